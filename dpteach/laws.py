@@ -1,0 +1,273 @@
+"""One-step privacy-loss laws: the distribution of L = log dP/dQ when the output is drawn from P.
+
+Each law is a pair (P, Q) of output distributions on two neighbouring data sets, reduced to one dimension.
+Everything that the book computes is a functional of (law, T): the log moments, the exact δ(ε), the central
+limit's μ, the T-fold tensor power.
+
+========================  ==========================================  =====================================
+law                       pair (P, Q), noise in units of sensitivity  where it comes from
+========================  ==========================================  =====================================
+`GaussianLaw(mu)`         N(mu, 1), N(0, 1)                           DRS22, Theorem 2.7
+`PoissonLaw(.., remove)`  (1-q) N(0, σ²) + q N(1, σ²), N(0, σ²)       Abadi16, Eqs. 3-4
+`PoissonLaw(.., add)`     the same pair, swapped                      Abadi16, Eqs. 3-4
+`SubsampledLaw(p, mu)`    the symmetric pair of C_p(G_mu)             DRS22, Theorems 4.2 and 5.1
+========================  ==========================================  =====================================
+
+Three views of a law:
+
+* `delta(epsilon)`: the exact privacy profile sup_S P(S) - e^ε Q(S), in closed form, for every real ε.
+* `nodes(...)`: weights and losses for Gauss-Legendre quadrature, from which expectations follow.
+* `sample(size, rng)`: privacy losses drawn from P.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import erfcx, log_ndtr, ndtr
+
+from dpteach import _validate as check
+
+__all__ = ["GaussianLaw", "Law", "Nodes", "PoissonLaw", "SubsampledLaw", "gaussian_delta", "mixture_loss"]
+
+_TAIL = 13.0  # standard deviations kept beyond the outermost mode: the rest weighs less than 1e-37
+_POINTS, _WEIGHTS = np.polynomial.legendre.leggauss(16)
+_MAX_PANELS = 400_000
+_RATE_ADVICE = "it's the probability that a record enters a batch, m/n"
+
+
+def gaussian_delta(mu: float, epsilon: ArrayLike) -> np.ndarray:
+    """δ(ε) of the pair N(mu, 1), N(0, 1): Φ(-ε/μ + μ/2) - e^ε Φ(-ε/μ - μ/2), exact, any real ε.
+
+    DRS22, Corollary 2.13; Balle and Wang 2018, Theorem 8. In the upper tail the two terms nearly cancel, so they're
+    written as φ(a)·(R(a) - R(b)) with Mills' ratio R.
+
+    >>> round(float(gaussian_delta(1.0, 1.0)), 12)
+    0.126936737507
+    """
+    mu = check.real("mu", mu, "(0, inf)")
+    epsilon = check.reals("epsilon", epsilon)
+    scaled = np.clip(epsilon / mu if mu > 1e-150 else epsilon * 1e150, -1e150, 1e150)
+    a, b = scaled - mu / 2, scaled + mu / 2
+    positive = np.clip(a, 0.0, 1e100)
+    density = np.exp(-positive * positive / 2) / math.sqrt(2 * math.pi)
+    tail = density * math.sqrt(math.pi / 2) * (_mills(positive) - _mills(positive + mu))
+    body = ndtr(-a) - np.exp(np.minimum(epsilon + log_ndtr(-b), 0.0))
+    return np.clip(np.where(a > 0, tail, body), 0.0, 1.0)
+
+
+def _mills(x: np.ndarray) -> np.ndarray:
+    return erfcx(x / math.sqrt(2))
+
+
+def mixture_loss(q: float, x: np.ndarray) -> np.ndarray:
+    """log(1 - q + q e^x) without overflow or cancellation, for q in (0, 1].
+
+    >>> float(mixture_loss(0.5, np.array(2000.0))) == 2000 + math.log(0.5)
+    True
+    """
+    if q == 1:
+        return np.asarray(x, dtype=float)
+    near = np.log1p(q * np.expm1(np.clip(x, -1, 1)))
+    return np.where(np.abs(x) < 1, near, np.logaddexp(math.log1p(-q), math.log(q) + x))
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """A quadrature rule: Σ exp(log_p)·g(loss) approximates E_P[g(L)], Σ exp(log_q)·g(loss) E_Q[g(L)].
+
+    All arrays have shape (k,). The weights contain the rule's panel widths and may hold an atom.
+    """
+
+    loss: np.ndarray
+    log_p: np.ndarray
+    log_q: np.ndarray
+
+
+def _log_normal(t: np.ndarray, mean: float = 0.0) -> np.ndarray:
+    return -((t - mean) ** 2) / 2 - math.log(2 * math.pi) / 2
+
+
+def _panels(low: float, high: float, mu: float) -> tuple[np.ndarray, np.ndarray]:
+    """Gauss-Legendre points and log weights on [low, high]; panels shorter than the distance π/mu from the real
+    axis to the loss's nearest singularity, so that 16 points a panel give full double precision."""
+    count = max(1, math.ceil((high - low) / min(2.0, math.pi / mu)))
+    if count > _MAX_PANELS:
+        raise ValueError(
+            f"the order asks for {count} quadrature panels (at most {_MAX_PANELS}): choose a smaller order or a larger sigma"
+        )
+    half = (high - low) / (2 * count)
+    centres = low + half * (2 * np.arange(count) + 1)
+    points = (centres[:, None] + half * _POINTS).ravel()
+    return points, np.tile(np.log(half * _WEIGHTS), count)
+
+
+@dataclass(frozen=True)
+class GaussianLaw:
+    """The Gaussian mechanism with noise 1/mu times the L2 sensitivity: N(mu, 1) against N(0, 1). Symmetric.
+
+    >>> float(GaussianLaw(1.0).delta(1.0)) == float(gaussian_delta(1.0, 1.0))
+    True
+    """
+
+    mu: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "mu", check.real("mu", self.mu, "(0, inf)"))
+
+    def delta(self, epsilon: ArrayLike) -> np.ndarray:
+        """Exact δ(ε), any real ε, any shape."""
+        return gaussian_delta(self.mu, check.reals("epsilon", epsilon))
+
+    def nodes(self, order: float = 1.0) -> Nodes:
+        """A rule exact to double precision for E_Q[e^{a L}·(slow)] with a up to `order`."""
+        t, log_weight = _panels(-_TAIL, max(order, 1.0) * self.mu + _TAIL, self.mu)
+        loss = self.mu * t - self.mu**2 / 2
+        return Nodes(loss, log_weight + _log_normal(t, self.mu), log_weight + _log_normal(t))
+
+    def sample(self, size: int, rng: np.random.Generator) -> np.ndarray:
+        """`size` privacy losses under P."""
+        return self.mu * rng.standard_normal(check.whole("size", size, "[1, inf)")) + self.mu**2 / 2
+
+
+@dataclass(frozen=True)
+class PoissonLaw:
+    """The sampled Gaussian of Abadi16: each record enters with probability q, noise sigma·C on the sum.
+
+    direction 'remove': P is the mixture (the data set *with* the record); 'add': P is N(0, σ²).
+    Neighbours: add/remove. Dominates every Poisson-sampled Gaussian sum with clipped gradients, one step.
+
+    >>> law = PoissonLaw(0.01, 4.0, "remove")
+    >>> float(law.delta(0.0)) > float(law.delta(0.1)) > 0
+    True
+    """
+
+    q: float
+    sigma: float
+    direction: Literal["remove", "add"] = "remove"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "q", check.real("q", self.q, "(0, 1]", _RATE_ADVICE))
+        object.__setattr__(self, "sigma", check.real("sigma", self.sigma, "(0, inf)", "noise std / sensitivity"))
+        check.choice("direction", self.direction, ("remove", "add"))
+
+    @property
+    def mu(self) -> float:
+        """1/σ: the distance between the two Gaussians in standard deviations."""
+        return 1 / self.sigma
+
+    def delta(self, epsilon: ArrayLike) -> np.ndarray:
+        """Exact δ(ε) of one step, any real ε, any shape."""
+        epsilon = check.reals("epsilon", epsilon)
+        return (_mixture_delta if self.direction == "remove" else _swapped_delta)(self.q, self.mu, epsilon)
+
+    def nodes(self, order: float = 1.0) -> Nodes:
+        """A rule exact to double precision for E_Q[e^{a L}·(slow)] with a up to `order`."""
+        t, log_weight = _panels(-_TAIL, max(order, 1.0) * self.mu + _TAIL, self.mu)
+        loss = mixture_loss(self.q, self.mu * t - self.mu**2 / 2)
+        base = log_weight + _log_normal(t)
+        return Nodes(loss, base + loss, base) if self.direction == "remove" else Nodes(-loss, base, base + loss)
+
+    def sample(self, size: int, rng: np.random.Generator) -> np.ndarray:
+        """`size` privacy losses under P."""
+        t = rng.standard_normal(check.whole("size", size, "[1, inf)"))
+        if self.direction == "add":
+            return -mixture_loss(self.q, self.mu * t - self.mu**2 / 2)
+        t = t + self.mu * (rng.random(t.size) < self.q)
+        return mixture_loss(self.q, self.mu * t - self.mu**2 / 2)
+
+
+def _mixture_delta(q: float, mu: float, epsilon: np.ndarray) -> np.ndarray:
+    """δ of (mixture, base). Where e^ε > 1-q it's q·δ_G(log(1 + (e^ε - 1)/q)); below, every output has L > ε."""
+    moderate = np.clip(epsilon, -700.0, 1.0)
+    inner = np.expm1(moderate) / q
+    small = np.log1p(np.maximum(inner, -1 + 1e-16))
+    large = np.maximum(epsilon, 1.0) - math.log(q) + np.log1p(-(1 - q) * np.exp(-np.maximum(epsilon, 1.0)))
+    inside = q * gaussian_delta(mu, np.where(epsilon < 1.0, small, large))
+    return np.where(inner > -1, inside, -np.expm1(moderate))
+
+
+def _swapped_delta(q: float, mu: float, epsilon: np.ndarray) -> np.ndarray:
+    """δ of (base, mixture): A·δ_G(log(q e^ε / A)) with A = 1 - (1-q) e^ε where A > 0, and 0 above."""
+    if q == 1:
+        return gaussian_delta(mu, epsilon)
+    gap = epsilon + math.log1p(-q)  # log of (1-q) e^ε
+    weight = -np.expm1(np.minimum(gap, -1e-300))
+    inside = weight * gaussian_delta(mu, epsilon + math.log(q) - np.log(weight))
+    return np.where(gap < 0, inside, 0.0)
+
+
+@dataclass(frozen=True)
+class SubsampledLaw:
+    """The law of C_p(G_mu): one step of DRS22's Algorithm 1 with p = m/n and mu = 1/sigma. Symmetric.
+
+    Neighbours: replace one record; batches: uniform subsets of exactly m. With L(t) = log(1 - p + p e^{μt - μ²/2})
+    the loss under P has density (1-p)φ(t) + pφ(t-μ) at L(t) and density φ(t) at -L(t), t > μ/2, and an atom
+    (1-p)(1 - 2Φ(-μ/2)) at 0: the segment of slope -1 in C_p's graph.
+
+    C_p(G_mu) is a guarantee for Algorithm 1 (Theorem 5.1); that some data set attains it isn't known.
+
+    >>> round(SubsampledLaw(0.5, 1.0).atom, 6)
+    0.191462
+    """
+
+    p: float
+    mu: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "p", check.real("p", self.p, "(0, 1]", _RATE_ADVICE))
+        object.__setattr__(self, "mu", check.real("mu", self.mu, "(0, inf)"))
+
+    @property
+    def atom(self) -> float:
+        """P(L = 0) = Q(L = 0): length of the slope -1 segment."""
+        return (1 - self.p) * float(2 * ndtr(self.mu / 2) - 1)
+
+    def delta(self, epsilon: ArrayLike) -> np.ndarray:
+        """Exact δ(ε) of one step, any real ε: p·δ_G(log(1 + (e^ε - 1)/p)) for ε ≥ 0, by symmetry below."""
+        epsilon = check.reals("epsilon", epsilon)
+        size = np.abs(epsilon)
+        profile = _mixture_delta(self.p, self.mu, size)
+        return np.where(epsilon >= 0, profile, -np.expm1(-size) + np.exp(-size) * profile)
+
+    def nodes(self, order: float = 1.0) -> Nodes:
+        """A rule exact to double precision for E_Q[e^{a L}·(slow)] with a up to `order`."""
+        t, log_weight = _panels(self.mu / 2, max(order, 1.0) * self.mu + _TAIL, self.mu)
+        loss = mixture_loss(self.p, self.mu * t - self.mu**2 / 2)
+        low = log_weight + _log_normal(t)
+        atom = np.array([math.log(self.atom)] if self.atom > 0 else [])
+        return Nodes(
+            np.concatenate([loss, -loss, np.zeros_like(atom)]),
+            np.concatenate([low + loss, low, atom]),
+            np.concatenate([low, low + loss, atom]),
+        )
+
+    def sample(self, size: int, rng: np.random.Generator) -> np.ndarray:
+        """`size` privacy losses under P: a draw of the mixture, folded into the symmetric pair."""
+        size = check.whole("size", size, "[1, inf)")
+        uniform = rng.random(size)
+        below = float(ndtr(-self.mu / 2))  # mass of φ on t > μ/2, the branch at -L(t)
+        above = (1 - self.p) * below + self.p * float(ndtr(self.mu / 2))
+        t = np.abs(_upper_normal(self.mu, self.p, size, rng, uniform < below))
+        loss = mixture_loss(self.p, self.mu * t - self.mu**2 / 2)
+        return np.where(uniform < below, -loss, np.where(uniform < below + above, loss, 0.0))
+
+
+def _upper_normal(
+    mu: float, p: float, size: int, rng: np.random.Generator, base: np.ndarray
+) -> np.ndarray:
+    """t > μ/2 from φ where `base`, else from (1-p)φ(t) + pφ(t-μ), each restricted to t > μ/2."""
+    from scipy.stats import truncnorm
+
+    heavy = p * float(ndtr(mu / 2))
+    light = (1 - p) * float(ndtr(-mu / 2))
+    shifted = ~base & (rng.random(size) < heavy / (heavy + light))
+    mean = np.where(shifted, mu, 0.0)
+    return mean + truncnorm.rvs(mu / 2 - mean, np.inf, size=size, random_state=rng)
+
+
+Law = GaussianLaw | PoissonLaw | SubsampledLaw
