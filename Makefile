@@ -1,0 +1,40 @@
+# Two commands matter: `make book` and `make test`. Each installs what it needs into .venv first.
+# Choose a Python with `make book PYTHON=/path/to/python3.12`.
+
+.DEFAULT_GOAL := help
+.PHONY: help install book test lint serve clean outputs bench
+PY := .venv/bin/python
+
+help:  ## list the targets
+	@echo "make book     install, run every chapter, build the pages in _build/html"
+	@echo "make test     install, then check everything: style, code, notebooks, pages"
+	@echo "make lint     check the code's style (ruff)"
+	@echo "make serve    show the built book at http://localhost:8000"
+	@echo "make outputs  renew the kept notebooks in tests/notebooks (ONLY=book/NN-name.md: one)"
+	@echo "make bench    time the slow parts"
+	@echo "make clean    remove everything built; .venv stays (rm -rf .venv removes it too)"
+
+install:  # instant when nothing changed
+	@PYTHON="$(PYTHON)" sh tools/install.sh
+
+book: install
+	@$(PY) tools/build.py
+
+test: install
+	@$(PY) tools/test.py
+
+lint: install
+	@$(PY) -m ruff check .
+
+serve: install
+	@$(PY) tools/build.py --serve
+
+outputs: install
+	@$(PY) tools/outputs.py $(if $(ONLY),"$(ONLY)")
+
+bench: install
+	@$(PY) tools/bench.py
+
+clean:
+	rm -rf _build .cache .pytest_cache .ruff_cache .hypothesis *.egg-info
+	find . -name __pycache__ -not -path "./.venv/*" -prune -exec rm -rf {} +

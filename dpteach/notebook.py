@@ -1,0 +1,103 @@
+"""Numbers that the text of the book quotes: printed, so that they're compared, and glued.
+
+A chapter never types a computed number. A cell records it, and the sentence refers to it by name.
+"""
+
+import math
+import numbers
+
+__all__ = ["format_number", "record"]
+
+_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+class _Shown:
+    """Text whose repr is the text itself, without quotes: what glue stores."""
+
+    def __init__(self, text):
+        self.text = text
+
+    def __repr__(self):
+        return self.text
+
+
+def format_number(value, digits=4):
+    """Write a number with `digits` significant digits, as the book prints numbers.
+
+    Parameters
+    ----------
+    value : int, float, str or a sequence of these
+        A whole number is written exactly. A sequence, such as a bracket's ends, is written with
+        commas.
+    digits : int
+        Significant digits, at least 1.
+
+    Raises
+    ------
+    ValueError
+        If a value is NaN, or isn't a number or a text.
+
+    Examples
+    --------
+    >>> format_number(1.258643), format_number(60000), format_number(0.00001234567)
+    ('1.259', '60000', '1.235e-05')
+    >>> format_number((1.06699, 1.06812))
+    '1.067, 1.068'
+    """
+    if hasattr(value, "tolist"):  # a numpy or torch scalar or array
+        value = value.tolist()
+    if isinstance(value, str):
+        return value
+    if isinstance(value, (tuple, list)):
+        return ", ".join(format_number(part, digits) for part in value)
+    if not isinstance(value, numbers.Real):
+        raise ValueError(f"value must be a number or a text, not {value!r}")
+    if isinstance(value, numbers.Integral):
+        return str(value)
+    if math.isnan(value):
+        raise ValueError("value is NaN: the book quotes numbers only. Find out where it comes from")
+    if math.isinf(value):
+        return "∞" if value > 0 else "-∞"
+    text = f"{value:.{digits}g}"
+    if "e+" in text and abs(value) < 1e7:
+        text = str(int(float(text)))
+    return "0" if float(text) == 0 else text
+
+
+def _in_prose(text):
+    """`1.234e-05` as a sentence writes it: 1.234 × 10⁻⁵."""
+    head, mark, power = text.partition("e")
+    if not mark or not power.lstrip("+-").isdigit():
+        return text
+    return f"{head} × 10{str(int(power)).translate(_SUPERSCRIPTS)}"
+
+
+def record(name, value, digits=4):
+    """Print `name = value` and make the value available to the text by that name.
+
+    A sentence of the chapter then shows it by the role ``glue:text`` with this name. Outside a
+    notebook, or without myst-nb, the line is printed and nothing else happens.
+
+    Parameters
+    ----------
+    name : str
+        Name of the number, unique in its chapter, such as ``"ch03-eps-10k"``.
+    value : int, float, str or a sequence of these
+        See `format_number`.
+    digits : int
+        Significant digits.
+
+    Examples
+    --------
+    >>> record("ch03-eps-10k", 1.258643)
+    ch03-eps-10k = 1.259
+    """
+    text = format_number(value, digits)
+    print(f"{name} = {text}")
+    try:
+        from IPython import get_ipython
+        from myst_nb import glue
+    except ImportError:
+        return
+    if get_ipython() is not None:
+        glue(name, _Shown(_in_prose(text)), display=False)
