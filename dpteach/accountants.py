@@ -1,0 +1,91 @@
+"""From a run and a neighbouring relation to every guarantee that the package can give for it.
+
+`account` is the one place that says which accountants exist. Each returns a `Guarantee`; add/remove is the
+worse of the two directions of the Poisson pair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from dpteach import _validate as check
+from dpteach.guarantees import Guarantee
+from dpteach.limits import clt_guarantee
+from dpteach.moments import MomentsGuarantee, Orders
+from dpteach.run import NoisySGD, Relation
+
+__all__ = ["Unavailable", "account", "convention", "warnings_for"]
+
+_SMALL_DELTA = 1e-6
+
+
+@dataclass(frozen=True)
+class Unavailable:
+    """A guarantee that can't be given for this run, and why. Has the name and kind of the one it stands for."""
+
+    name: str
+    kind: str
+    reason: str
+
+    def epsilon(self, delta: float) -> None:
+        return None
+
+    def details(self, delta: float) -> dict[str, Any]:
+        return {"reason": self.reason}
+
+
+def convention(run: NoisySGD, relation: Relation) -> str:
+    """The sentence part that every number needs: relation, sampling, what sigma is.
+
+    >>> convention(NoisySGD.at_rate(0.01, steps=1, noise_multiplier=4.0), "add-remove")
+    'add-remove neighbours, poisson batches, noise std 4 × clip_norm on the sum (sigma = 4)'
+    """
+    return (
+        f"{relation} neighbours, {run.sampling} batches, noise std {run.noise_multiplier:g} × clip_norm on the sum "
+        f"(sigma = {run.sigma(relation):g})"
+    )
+
+
+def account(run: NoisySGD, relation: Relation, orders: Orders = "integer") -> tuple[Guarantee | Unavailable, ...]:
+    """Every guarantee for `run` under `relation`, in a fixed order; ask each for `epsilon(delta)`, `delta(epsilon)`, `f`.
+
+    Raises `ValueError` with the reason where no analysis covers the combination of sampling and relation.
+
+    >>> run = NoisySGD.abadi16(sampling_rate=0.01, sigma=4.0, steps=10000)
+    >>> [(g.name, g.kind, round(g.epsilon(1e-5), 4)) for g in account(run, "add-remove")][:1]
+    [('moments', 'upper bound', 1.2586)]
+    """
+    check.choice("orders", orders, ("integer", "real"))
+    where = convention(run, relation)
+    worst = run.laws(relation)[0]  # 'remove' carries the larger log moment: E2 ≥ E1 (chapter 3)
+    makers: tuple[tuple[str, str, Callable[[], Guarantee]], ...] = (
+        ("moments", "upper bound", lambda: MomentsGuarantee(law=worst, steps=run.steps, orders=orders, convention=where)),
+        ("clt", "asymptotic", lambda: clt_guarantee(worst, run.steps, where)),
+    )
+    return tuple(_or_reason(*maker) for maker in makers)
+
+
+def _or_reason(name: str, kind: str, make: Callable[[], Guarantee]) -> Guarantee | Unavailable:
+    try:
+        return make()
+    except ValueError as error:
+        return Unavailable(name, kind, str(error))
+
+
+def warnings_for(run: NoisySGD, delta: float) -> list[str]:
+    """What a reader of the numbers must be told: δ against 1/n, asymptotic numbers at small δ.
+
+    >>> warnings_for(NoisySGD(n=1000, batch_size=10, steps=1, noise_multiplier=1.0), 0.01)[0][:32]
+    'delta = 0.01 is at least 1/n = 0'
+    """
+    delta = check.real("delta", delta, "(0, 1)", "δ is a probability; typical values are below 1/n")
+    told = []
+    if run.n is None:
+        told.append("n isn't known, so nothing can be said of delta against 1/n")
+    elif delta >= 1 / run.n:
+        told.append(f"delta = {delta:g} is at least 1/n = {1 / run.n:g}: such a delta allows publishing a whole record")
+    if delta < _SMALL_DELTA:
+        told.append(f"delta = {delta:g} is small: an asymptotic epsilon can be too low there")
+    return told

@@ -1,0 +1,257 @@
+"""The moments accountant (Abadi16): log moments of the privacy loss, Theorem 2, and conversions to (ε, δ).
+
+The log moment of a one-step law at order λ > 0 is α(λ) = log E_P exp(λL) = log E_Q exp((λ+1)L). Moments of
+independent (and adaptively composed) steps add up (Theorem 2.1), and a moment bounds a tail (Theorem 2.2):
+
+    δ(ε) ≤ min_λ exp(T α(λ) - λ ε),        ε(δ) ≤ min_λ (T α(λ) + log(1/δ)) / λ.
+
+In the language of Rényi divergence α(λ) = λ·D_{λ+1}(P‖Q), so the same moments give RDP with order a = λ + 1,
+and the sharper conversion of Canonne, Kamath and Steinke 2020.
+
+Orders: `integer` searches λ = 1, 2, 3, …; `real` all λ > 0. Neither search has a largest order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.optimize import minimize_scalar
+from scipy.special import gammaln, logsumexp
+
+from dpteach import _validate as check
+from dpteach.guarantees import Guarantee, Kind
+from dpteach.laws import Law, Nodes, PoissonLaw
+
+__all__ = [
+    "ORDERS", "MomentsGuarantee", "Orders", "log_e1", "log_e2", "log_e2_integer", "log_moment",
+    "renyi_divergence", "renyi_delta", "renyi_epsilon", "tail_bound_delta", "tail_bound_epsilon",
+]  # fmt: skip
+
+Orders = Literal["integer", "real"]
+ORDERS = ("integer", "real")
+_SMALL = 1e-3  # below this log moment, 1 is subtracted inside the integral, so that no digit is lost
+_CHUNK = 4_000_000  # numbers held at once
+_LARGEST_ORDER = 2.0**20
+
+
+def log_e2_integer(q: float, sigma: float, lam: int) -> float:
+    """log E2 at a whole order, Eq. 4 of Abadi16 in closed form: exact, Poisson sampling, add/remove.
+
+    E2 = Σ_{k=0}^{λ+1} binom(λ+1, k) (1-q)^{λ+1-k} q^k exp(k(k-1)/(2σ²)), summed in log space.
+
+    >>> round(log_e2_integer(0.01, 4.0, 1), 12) == round(math.log1p(1e-4 * math.expm1(1 / 16)), 12)
+    True
+    """
+    q, sigma = check.real("q", q, "(0, 1]"), check.real("sigma", sigma, "(0, inf)")
+    a = check.whole("lam", lam, "[1, 1e7]", "use log_e2 for orders that aren't whole") + 1
+    k = np.arange(a + 1)
+    if q == 1:
+        return a * (a - 1) / (2 * sigma**2)
+    log_binomial = gammaln(a + 1) - gammaln(k + 1) - gammaln(a - k + 1)
+    terms = log_binomial + (a - k) * math.log1p(-q) + k * math.log(q) + k * (k - 1) / (2 * sigma**2)
+    return max(0.0, float(logsumexp(terms)))
+
+
+def log_moment(law: Law, lam: ArrayLike) -> np.ndarray:
+    """α(λ) = log E_P exp(λL) of one step, for real λ > 0, by quadrature: exact to about 1e-12 relative.
+
+    Shape of the result: that of `lam`. Small moments keep their digits: since E_Q e^L = 1,
+    E_Q e^{aL} - 1 = E_Q[e^{aL} - 1 - a(e^L - 1)] with a = λ + 1, whose integrand is nowhere negative.
+
+    >>> from dpteach.laws import GaussianLaw
+    >>> round(float(log_moment(GaussianLaw(0.5), 3.0)), 12)  # λ(λ+1)μ²/2
+    1.5
+    """
+    lam = check.reals("lam", lam, "(0, 1e8]", "λ is the order of the moment")
+    orders = lam.ravel()
+    result = np.empty(orders.size)
+    nodes = law.nodes(float(orders.max()) + 1)
+    rows = max(1, _CHUNK // nodes.loss.size)
+    for start in range(0, orders.size, rows):
+        result[start : start + rows] = _log_moments(nodes, orders[start : start + rows] + 1)
+    return result.reshape(lam.shape)
+
+
+def _log_moments(nodes: Nodes, a: np.ndarray) -> np.ndarray:
+    exponent = nodes.log_q + np.multiply.outer(a, nodes.loss)
+    alpha = logsumexp(exponent, axis=1)
+    small = alpha < _SMALL
+    if np.any(small):
+        alpha[small] = np.log1p(np.sum(_excess(nodes, exponent[small], a[small][:, None]), axis=1))
+    return np.maximum(alpha, 0.0)
+
+
+def _excess(nodes: Nodes, exponent: np.ndarray, a: np.ndarray) -> np.ndarray:
+    """Weighted e^{aL} - 1 - a(e^L - 1) at each node, by its Taylor series where both exponents are small."""
+    direct = np.exp(exponent) + (a - 1) * np.exp(nodes.log_q) - a * np.exp(nodes.log_p)
+    near = (a * np.abs(nodes.loss) < 0.05) & (np.abs(nodes.loss) < 0.05)
+    x = np.where(near, nodes.loss, 0.0)
+    series, term = np.zeros(x.shape), x
+    for k in range(2, 11):
+        term = term * x / k
+        series += (a**k - a) * term
+    return np.where(near, np.exp(nodes.log_q) * series, direct)
+
+
+def log_e1(q: float, sigma: float, lam: ArrayLike) -> np.ndarray:
+    """log E1, Eq. 3 of Abadi16: z ~ N(0, σ²), ratio of base to mixture ('add' direction). Exact, real λ > 0.
+
+    >>> bool(log_e1(0.01, 4.0, 19.0) <= log_e2(0.01, 4.0, 19.0))
+    True
+    """
+    return log_moment(PoissonLaw(q, sigma, "add"), lam)
+
+
+def log_e2(q: float, sigma: float, lam: ArrayLike) -> np.ndarray:
+    """log E2, Eq. 4 of Abadi16: z ~ mixture, ratio of mixture to base ('remove' direction). Exact, real λ > 0.
+
+    E2 ≥ E1 for every λ, so α(λ) = log E2 under add/remove and Poisson sampling.
+
+    >>> abs(float(log_e2(0.01, 4.0, 19)) - log_e2_integer(0.01, 4.0, 19)) < 1e-14
+    True
+    """
+    return log_moment(PoissonLaw(q, sigma, "remove"), lam)
+
+
+def tail_bound_epsilon(alpha: ArrayLike, lam: ArrayLike, delta: float) -> np.ndarray:
+    """(α(λ) + log(1/δ))/λ: Theorem 2.2 at each order, `alpha` being the whole run's log moment. Upper bounds on ε.
+
+    >>> float(tail_bound_epsilon(1.0, 2.0, math.exp(-3)))
+    2.0
+    """
+    delta = check.real("delta", delta, "(0, 1)")
+    alpha, lam = check.reals("alpha", alpha, "[0, inf)"), check.reals("lam", lam, "(0, inf)")
+    return (alpha - math.log(delta)) / lam
+
+
+def tail_bound_delta(alpha: ArrayLike, lam: ArrayLike, epsilon: float) -> np.ndarray:
+    """min(1, exp(α(λ) - λε)): Theorem 2.2 at each order. Upper bounds on δ, and on the tail P(L ≥ ε) itself.
+
+    >>> round(float(tail_bound_delta(1.0, 2.0, 2.0)), 6) == round(math.exp(-3), 6)
+    True
+    """
+    epsilon = check.real("epsilon", epsilon, "[0, inf)")
+    alpha, lam = check.reals("alpha", alpha, "[0, inf)"), check.reals("lam", lam, "(0, inf)")
+    return np.exp(np.minimum(alpha - lam * epsilon, 0.0))
+
+
+def renyi_divergence(law: Law, order: ArrayLike) -> np.ndarray:
+    """D_a(P‖Q) = α(a-1)/(a-1), for a > 1 (Mironov 2017). Exact, one step.
+
+    >>> from dpteach.laws import GaussianLaw
+    >>> round(float(renyi_divergence(GaussianLaw(1.0), 3.0)), 12)
+    1.5
+    """
+    order = check.reals("order", order, "(1, 1e8]")
+    return log_moment(law, order - 1) / (order - 1)
+
+
+def renyi_epsilon(alpha: ArrayLike, lam: ArrayLike, delta: float) -> np.ndarray:
+    """ε from the moment at λ = a - 1 by Canonne, Kamath and Steinke 2020, Proposition 12; upper bounds, at least 0.
+
+    ε = D_a + log((a-1)/a) - (log δ + log a)/(a-1).
+
+    >>> bool(renyi_epsilon(1.0, 2.0, 1e-5) < tail_bound_epsilon(1.0, 2.0, 1e-5))
+    True
+    """
+    delta = check.real("delta", delta, "(0, 1)")
+    alpha, lam = check.reals("alpha", alpha, "[0, inf)"), check.reals("lam", lam, "(0, inf)")
+    return np.maximum(0.0, (alpha - math.log(delta) - np.log1p(lam)) / lam - np.log1p(1 / lam))
+
+
+def renyi_delta(alpha: ArrayLike, lam: ArrayLike, epsilon: float) -> np.ndarray:
+    """δ from the moment at λ = a - 1: exp(α - λε)·(1 - 1/a)^{a-1}/a (Canonne, Kamath and Steinke 2020). Upper bounds.
+
+    >>> bool(renyi_delta(1.0, 2.0, 2.0) < tail_bound_delta(1.0, 2.0, 2.0))
+    True
+    """
+    epsilon = check.real("epsilon", epsilon, "[0, inf)")
+    alpha, lam = check.reals("alpha", alpha, "[0, inf)"), check.reals("lam", lam, "(0, inf)")
+    return np.exp(np.minimum(alpha - lam * epsilon - np.log1p(lam) - lam * np.log1p(1 / lam), 0.0))
+
+
+_CONVERSIONS = {"tail": (tail_bound_epsilon, tail_bound_delta), "renyi": (renyi_epsilon, renyi_delta)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class MomentsGuarantee(Guarantee):
+    """`steps` steps of `law`, accounted by log moments at the best order: an upper bound on ε and δ.
+
+    conversion 'tail' is Theorem 2.2 (the guarantee called `moments`); 'renyi' is Canonne-Kamath-Steinke (`rdp`).
+
+    >>> run = MomentsGuarantee(law=PoissonLaw(0.01, 4.0), steps=10000)
+    >>> epsilon, order = run.best(1e-5)
+    >>> round(epsilon, 4), order
+    (1.2586, 19)
+    """
+
+    law: Law
+    steps: int
+    orders: Orders = "integer"
+    conversion: Literal["tail", "renyi"] = "tail"
+    name: str = "moments"
+    kind: Kind = "upper bound"
+    convention: str = "of the law given"
+
+    def __post_init__(self) -> None:
+        check.whole("steps", self.steps, "[1, 1e15]")
+        check.choice("orders", self.orders, ORDERS)
+        check.choice("conversion", self.conversion, tuple(_CONVERSIONS))
+
+    def alpha(self, lam: float) -> float:
+        """Log moment of the whole run: T·α(λ), by Theorem 2.1."""
+        if isinstance(lam, int) and isinstance(self.law, PoissonLaw) and self.law.direction == "remove":
+            one_step = log_e2_integer(self.law.q, self.law.sigma, lam)
+            if one_step > _SMALL:
+                return self.steps * one_step
+        return self.steps * float(log_moment(self.law, lam))
+
+    def best(self, delta: float) -> tuple[float, float]:
+        """Least ε over the orders at δ, and the λ that gives it."""
+        check.real("delta", delta, "(0, 1)", "δ is a probability; typical values are below 1/n")
+        convert = _CONVERSIONS[self.conversion][0]
+        lam = _best_order(lambda x: float(convert(self.alpha(x), x, delta)), self.orders)
+        return float(convert(self.alpha(lam), lam, delta)), lam
+
+    def epsilon(self, delta: float) -> float:
+        return self.best(delta)[0]
+
+    def delta(self, epsilon: float) -> float:
+        convert = _CONVERSIONS[self.conversion][1]
+        log_delta = lambda x: self.alpha(x) - x * epsilon  # noqa: E731 (the part that decides)
+        lam = _best_order(log_delta, self.orders)
+        return float(convert(self.alpha(lam), lam, epsilon))
+
+    def details(self, delta: float) -> dict[str, Any]:
+        lam = self.best(delta)[1]
+        return {"order": lam + 1 if self.conversion == "renyi" else lam, "orders": self.orders}
+
+
+def _best_order(objective: Callable[[float], float], orders: Orders) -> float:
+    """Order that minimises a quasi-convex objective: doubling to bracket it, then a search inside."""
+    if orders == "integer":
+        low, high = _bracket(objective, 1, 1)
+        while high - low > 2:  # thirds of a whole interval
+            left, right = low + (high - low) // 3, high - (high - low) // 3
+            low, high = (low, right) if objective(left) <= objective(right) else (left, high)
+        return min(range(low, high + 1), key=objective)
+    low, high = _bracket(objective, 1.0, 2.0**-20)
+    found = minimize_scalar(
+        lambda x: objective(math.exp(x)), bounds=(math.log(low), math.log(high)), method="bounded", options={"xatol": 1e-7}
+    )
+    return math.exp(found.x)
+
+
+def _bracket(objective: Callable[[float], float], start: Any, least: Any) -> tuple[Any, Any]:
+    middle, best = start, objective(start)
+    while middle < _LARGEST_ORDER and (higher := objective(2 * middle)) < best:
+        middle, best = 2 * middle, higher
+    if middle == start:
+        while middle > least and (lower := objective(middle / 2)) < best:
+            middle, best = middle / 2, lower
+    return (max(least, middle // 2), 2 * middle) if isinstance(start, int) else (max(least, middle / 2), 2 * middle)
