@@ -54,24 +54,24 @@ def use_style():
         set_matplotlib_formats("svg", metadata={"Date": None}, bbox_inches=None)
 
 
-def figure(xlabel, ylabel, *, columns=1, size=None, **kwargs):
+def figure(xlabel, ylabel, *, rows=1, columns=1, size=None, **kwargs):
     """A new figure in the book's style, with labelled axes.
 
     Parameters
     ----------
     xlabel, ylabel : str or sequence of str
-        Axis labels with their units; one text for all columns or one for each.
-    columns : int
-        Number of axes side by side.
+        Axis labels with their units; one text for all panels or one for each.
+    rows, columns : int
+        Number of axes below and beside each other. On a phone two columns get small: prefer rows.
     size : (float, float), optional
-        Width and height in inches; default 6.4 by 4 for one column, 9.6 by 4 for more.
+        Width and height in inches; by default 5.4 by 3.5 for one panel, and at most 7.4 wide.
     **kwargs
         Passed to `matplotlib.pyplot.subplots`.
 
     Returns
     -------
     (figure, axes)
-        `axes` is a single Axes for one column, an array otherwise.
+        `axes` is a single Axes for one panel, a flat array otherwise.
 
     Examples
     --------
@@ -81,9 +81,10 @@ def figure(xlabel, ylabel, *, columns=1, size=None, **kwargs):
     >>> plt.close(fig)
     """
     use_style()
-    size = size or ((6.4, 4.0) if columns == 1 else (9.6, 4.0))
-    fig, axes = plt.subplots(1, columns, figsize=size, **kwargs)
-    for column, ax in enumerate([axes] if columns == 1 else axes):
-        ax.set_xlabel(xlabel if isinstance(xlabel, str) else xlabel[column])
-        ax.set_ylabel(ylabel if isinstance(ylabel, str) else ylabel[column])
-    return fig, axes
+    size = size or (5.4 if columns == 1 else 7.4, 3.5 * rows)
+    fig, axes = plt.subplots(rows, columns, figsize=size, squeeze=False, **kwargs)
+    axes = axes.ravel()
+    for panel, ax in enumerate(axes):
+        ax.set_xlabel(xlabel if isinstance(xlabel, str) else xlabel[panel])
+        ax.set_ylabel(ylabel if isinstance(ylabel, str) else ylabel[panel])
+    return fig, axes[0] if len(axes) == 1 else axes

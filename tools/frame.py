@@ -34,6 +34,11 @@ def environment():
     for name, folder in wanted.items():
         env.setdefault(name, str(folder))
         Path(env[name]).mkdir(parents=True, exist_ok=True)
+    # The kernel's own log says on every start that it listens on this machine unencrypted.
+    profile = Path(env["IPYTHONDIR"]) / "profile_default" / "ipython_kernel_config.py"
+    if not profile.exists():
+        profile.parent.mkdir(parents=True, exist_ok=True)
+        profile.write_text("get_config().IPKernelApp.log_level = 40\n")
     # The kernel must be this environment's, and compile nothing outside it.
     env.update(JUPYTER_PREFER_ENV_PATH="1", PYTHONNOUSERSITE="1", JUPYTER_PLATFORM_DIRS="1",
                PYDEVD_DISABLE_FILE_VALIDATION="1")

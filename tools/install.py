@@ -22,7 +22,8 @@ CAUSES = [  # what pip or venv prints, and what it means
      "The disk is full. Free about {gb} GB, or take PyTorch's smaller CPU-only wheel (README)."),
     (r"Temporary failure in name resolution|getaddrinfo|NewConnectionError"
      r"|Name or service not known|Network is unreachable|ConnectTimeout|ProxyError"
-     r"|Failed to establish a new connection|ReadTimeout|Connection refused|Connection reset|nodename nor servname",
+     r"|Failed to establish a new connection|ReadTimeout"
+     r"|Connection refused|Connection reset|nodename nor servname",
      "The package index couldn't be reached. Check the network (or the proxy) and run it again: "
      "what's been installed is kept."),
     (r"ensurepip is not available|No module named venv|No module named ensurepip",
