@@ -1,0 +1,537 @@
+"""The clipped sum of a batch: every record's gradient cut to length C, then added up.
+
+DP-SGD needs, at each step, Σ_i v_i · min(1, C/‖v_i‖), where v_i is the gradient of record i alone.
+PyTorch's backward pass only gives Σ_i v_i. Three engines close the gap; all give the same sum, and
+differ in time and memory:
+
+1. `naive`: a loop over the records, one backward pass for each. Right by construction, slow.
+2. `vmap`: `torch.func.vmap(grad(...))`, all gradients at once, for any model. Memory: batch ×
+   parameters.
+3. `fast`: one backward pass, down to the *pre-activations* only. From a layer's input and its
+   pre-activation's gradient follow each record's norm (Goodfellow 2015; Li et al. 2022) and the
+   clipped sum (book-keeping: Bu et al. 2023). Linear and Conv2d have a formula, other layers fall
+   back on vmap.
+
+A record's loss is `loss(outputs, targets)` on the batch of that record alone, so a mean and a sum
+over the batch mean the same here. A layer that mixes records, like BatchNorm, leaves no gradient
+"of record i": refused by `check_model`.
+
+A record whose gradient is NaN or infinite contributes nothing. Its contribution has norm 0 <= C,
+so the privacy analysis holds, and one bad record can't destroy the parameters.
+`ClippedSum.skipped` counts them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.autograd.graph import get_gradient_edge
+from torch.func import functional_call, grad, vmap
+
+from dpteach import _validate as check
+
+__all__ = [
+    "ENGINES",
+    "ClippedSum",
+    "Loss",
+    "check_model",
+    "clipped_sum",
+    "keep_freed_memory",
+    "trainable",
+]
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class ClippedSum:
+    """Σ of clipped per-record gradients, and what the clipping saw.
+
+    gradients : one tensor for each trainable parameter, in the order and shape of
+        `trainable(model)`.
+    norms : (batch,) norms before clipping; NaN or inf for a record that was left out. Secret, like
+        the data.
+    """
+
+    gradients: tuple[Tensor, ...]
+    norms: Tensor
+
+    @property
+    def skipped(self) -> int:
+        """Number of records left out because their gradient wasn't finite."""
+        return int((~self.norms.isfinite()).sum())
+
+
+def trainable(model: nn.Module) -> dict[str, nn.Parameter]:
+    """The parameters that training moves, by name: those with `requires_grad`.
+
+    >>> list(trainable(nn.Linear(2, 1)))
+    ['weight', 'bias']
+    """
+    return {name: p for name, p in model.named_parameters() if p.requires_grad}
+
+
+def clipped_sum(
+    model: nn.Module,
+    loss: Loss,
+    inputs: Tensor,
+    targets: Tensor,
+    clip_norm: float,
+    *,
+    engine: str = "fast",
+    microbatch: int | None = None,
+) -> ClippedSum:
+    """Σ_i v_i · min(1, C/‖v_i‖₂) over a batch, v_i the gradient of record i's own loss.
+
+    Parameters
+    ----------
+    model : any `torch.nn` model whose first dimension is the record; see `check_model`.
+    loss : `loss(outputs, targets)`, a number for a batch of one.
+        `torch.nn.functional.cross_entropy` will do.
+    inputs, targets : tensors of the same length, which may be 0.
+    clip_norm : C > 0.
+    engine : 'naive', 'vmap' or 'fast'.
+    microbatch : at most so many records in memory at once; the sum is the same up to rounding.
+
+    The norm of each term is at most C, also in rounded arithmetic, so the sum's is at most
+    batch · C.
+
+    >>> model = nn.Linear(2, 1)
+    >>> x, y = torch.tensor([[3.0, 4.0], [0.0, 0.1]]), torch.zeros(2, 1)
+    >>> result = clipped_sum(model, lambda out, _: out.sum(), x, y, clip_norm=1.0)
+    >>> [round(v, 4) for v in result.norms.tolist()]
+    [5.099, 1.005]
+    >>> [round(v, 3) for v in result.gradients[0].flatten().tolist()]
+    [0.588, 0.884]
+    """
+    clip_norm = check.real("clip_norm", clip_norm, "(0, inf)", "it's the clipping norm C")
+    run = ENGINES[check.choice("engine", engine, tuple(ENGINES))]
+    size = len(inputs)
+    if len(targets) != size:
+        raise ValueError(
+            f"targets has {len(targets)} records and inputs {size}: give one target for each input"
+        )
+    chunk = size if microbatch is None else check.whole("microbatch", microbatch, "[1, inf)")
+    parts = [
+        run(model, loss, inputs[i : i + chunk], targets[i : i + chunk], clip_norm)
+        for i in range(0, size, chunk or 1)
+    ]
+    if not parts:  # an empty Poisson batch
+        return ClippedSum(
+            tuple(torch.zeros_like(p) for p in trainable(model).values()), torch.zeros(0)
+        )
+    if len(parts) == 1:
+        return parts[0]
+    gradients = tuple(sum(group) for group in zip(*(part.gradients for part in parts), strict=True))
+    return ClippedSum(gradients, torch.cat([part.norms for part in parts]))
+
+
+def _factors(norms: Tensor, clip_norm: float) -> Tensor:
+    """min(1, C/‖v‖), rounded towards zero by 32 ulp so that no clipped norm exceeds C; 0 where ‖v‖
+    isn't finite.
+    """
+    safe = clip_norm * (1 - 32 * torch.finfo(norms.dtype).eps)
+    factors = (safe / norms).clamp(max=1.0)
+    return torch.where(norms.isfinite(), factors, 0.0)
+
+
+# --- Engine 1: a loop -----------------------------------------------------------------------------
+
+
+def _naive(
+    model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, clip_norm: float
+) -> ClippedSum:
+    """One backward pass for each record: Algorithm 1 to the letter."""
+    parameters = tuple(trainable(model).values())
+    total = [torch.zeros_like(p) for p in parameters]
+    norms = []
+    for x, y in zip(inputs.split(1), targets.split(1), strict=True):
+        value = loss(model(x), y).sum()
+        gradient = torch.autograd.grad(value, parameters, allow_unused=True, materialize_grads=True)
+        norm = torch.stack([g.norm() for g in gradient]).norm()
+        norms.append(norm)
+        factor = _factors(norm, clip_norm)
+        if factor > 0:  # 0 · NaN is NaN
+            for t, g in zip(total, gradient, strict=True):
+                t += factor * g
+    return ClippedSum(tuple(total), torch.stack(norms))
+
+
+# --- Engine 2: vmap -------------------------------------------------------------------------------
+
+
+def _vmap(
+    model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, clip_norm: float
+) -> ClippedSum:
+    """All per-record gradients at once: `grad` of one record's loss, mapped over the batch."""
+    parameters = trainable(model)
+
+    def record_loss(theta: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
+        return loss(functional_call(model, theta, (x[None],)), y[None]).sum()
+
+    theta = {name: p.detach() for name, p in parameters.items()}
+    gradients = vmap(grad(record_loss), in_dims=(None, 0, 0), randomness="different")(
+        theta, inputs, targets
+    )
+    return _sum_of([[_Explicit(gradients[name])] for name in parameters], clip_norm)
+
+
+# --- Engine 3: one backward pass to the pre-activations -------------------------------------------
+
+
+def _fast(
+    model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, clip_norm: float
+) -> ClippedSum:
+    """Book-keeping: forward, backward to the pre-activations, norms, then one weighted product for
+    each layer.
+    """
+    parameters = trainable(model)
+    with _recorded_calls(model, len(inputs)) as calls:
+        outputs = model(_channels_last(inputs))
+        _check_inputs_unchanged(calls)
+        total = _total_loss(loss, outputs, targets)
+    deltas = torch.autograd.grad(total, [call.edge for call in calls], allow_unused=True)
+    pieces: dict[int, list[_Piece]] = {id(p): [] for p in parameters.values()}
+    for call, delta in zip(calls, deltas, strict=True):
+        if delta is not None:
+            for parameter, piece in _layer_pieces(call.layer, call.inputs, delta):
+                if id(parameter) in pieces:
+                    pieces[id(parameter)].append(piece)
+    for p in parameters.values():
+        if not pieces[id(p)]:
+            pieces[id(p)].append(_Explicit(p.new_zeros(len(inputs), *p.shape)))
+    return _sum_of([pieces[id(p)] for p in parameters.values()], clip_norm)
+
+
+def _total_loss(loss: Loss, outputs: Tensor, targets: Tensor) -> Tensor:
+    """Σ_i loss of record i alone: each δ_i then belongs to record i, whatever mean the loss takes
+    over a batch.
+    """
+    if loss is F.cross_entropy and outputs.ndim == 2:
+        return F.cross_entropy(
+            outputs, targets, reduction="sum"
+        )  # the same, without vmap's overhead
+    return vmap(lambda out, y: loss(out[None], y[None]).sum(), randomness="different")(
+        outputs, targets
+    ).sum()
+
+
+@dataclass(frozen=True)
+class _Call:
+    name: str
+    layer: nn.Module
+    inputs: Tensor
+    version: int
+    edge: object
+
+
+def _check_inputs_unchanged(calls: list[_Call]) -> None:
+    for call in calls:
+        if call.inputs._version != call.version:
+            raise ValueError(
+                f"the input of layer {call.name!r} is changed in place after the layer has used it, so"
+                " its gradients would be wrong: use the out-of-place operation, or engine='vmap'"
+            )
+
+
+@contextmanager
+def _recorded_calls(model: nn.Module, batch: int) -> Iterator[list[_Call]]:
+    """Record each layer's input and output during a forward pass that keeps the parameters out of
+    the graph.
+
+    Then the backward pass computes the pre-activations' gradients and no weight gradient at all:
+    that is where the time goes that other implementations lose.
+    """
+    calls: list[_Call] = []
+    layers = [(name, layer) for name, layer in model.named_modules() if layer._parameters]
+    in_place = any(getattr(module, "inplace", False) for module in model.modules())
+    parameters = tuple(trainable(model).values())
+
+    def record(layer: nn.Module, args: tuple, output: Tensor, name: str) -> Tensor:
+        if (
+            len(args) != 1
+            or not isinstance(output, Tensor)
+            or output.shape[:1] != (batch,)
+            or len(args[0]) != batch
+        ):
+            raise ValueError(
+                f"layer {name!r} ({type(layer).__name__}) doesn't map one batch-first tensor to"
+                " another, which engine='fast' needs: use engine='vmap'"
+            )
+        if not output.requires_grad:  # nothing below it has parameters: differentiation starts here
+            output = output.detach().requires_grad_()
+            output = output.clone() if in_place else output
+        calls.append(
+            _Call(name, layer, args[0].detach(), args[0]._version, get_gradient_edge(output))
+        )
+        return output
+
+    hooks = [layer.register_forward_hook(partial(record, name=name)) for name, layer in layers]
+    try:
+        for p in parameters:
+            p.requires_grad_(False)
+        with torch.enable_grad():
+            yield calls
+    finally:
+        for hook in hooks:
+            hook.remove()
+        for p in parameters:
+            p.requires_grad_()
+
+
+def _channels_last(x: Tensor) -> Tensor:
+    """Images with the channels innermost in memory: pooling and convolution are about twice as
+    fast so.
+    """
+    if x.ndim != 4:
+        return x
+    n, c, h, w = x.shape
+    if (
+        c == 1
+    ):  # any layout is channels-last then; convolution looks at the strides, so say it there
+        return x.contiguous().as_strided(x.shape, (h * w, 1, w, 1))
+    return x.contiguous(memory_format=torch.channels_last)
+
+
+def _layer_pieces(layer: nn.Module, x: Tensor, delta: Tensor) -> list[tuple[nn.Parameter, _Piece]]:
+    """Per-record gradients of a layer's own parameters, from its input and its output's
+    gradient.
+    """
+    if type(layer) is nn.Linear:
+        return _dense_pieces(layer, x, delta)
+    if type(layer) is nn.Conv2d and layer.groups == 1 and layer.padding_mode == "zeros":
+        if layer.dilation == (1, 1) and layer.padding != "same":
+            return _conv_pieces(layer, x, delta)
+    return _vmap_pieces(layer, x, delta)
+
+
+def _dense_pieces(layer: nn.Linear, x: Tensor, delta: Tensor) -> list[tuple[nn.Parameter, _Piece]]:
+    """Linear: the weight's gradient is Σ_l δ_l x_lᵀ over positions l (one position for a plain
+    dense layer).
+    """
+    x = x.reshape(len(x), -1, layer.in_features)
+    delta = delta.reshape(len(x), -1, layer.out_features)
+    return _with_bias(layer, _Product(delta, x, layer.weight.shape), delta)
+
+
+def _conv_pieces(layer: nn.Conv2d, x: Tensor, delta: Tensor) -> list[tuple[nn.Parameter, _Piece]]:
+    """Conv2d is a dense layer applied to each patch: unfold the patches, and the formula is the
+    same.
+
+    With the channels innermost in memory, a patch is kh runs of kw·channels numbers:
+    `Tensor.unfold` over rows and over columns, and one copy, about twice as fast as `F.unfold`.
+    """
+    (kh, kw), (sh, sw) = layer.kernel_size, layer.stride
+    ph, pw = (0, 0) if layer.padding == "valid" else layer.padding
+    channels = layer.in_channels
+    rows = F.pad(x.permute(0, 2, 3, 1), (0, 0, pw, pw, ph, ph)).flatten(
+        2
+    )  # record, row, column · channel
+    patches = rows.unfold(1, kh, sh).unfold(2, kw * channels, sw * channels)
+    patches = patches.reshape(len(x), -1, kh * kw * channels)
+    delta = delta.permute(0, 2, 3, 1).reshape(len(x), -1, layer.out_channels)
+    piece = _Product(delta, patches, (layer.out_channels, kh, kw, channels), axes=(0, 3, 1, 2))
+    return _with_bias(layer, piece, delta)
+
+
+def _with_bias(layer: nn.Module, piece: _Piece, delta: Tensor) -> list[tuple[nn.Parameter, _Piece]]:
+    pieces = [(layer.weight, piece)]
+    return pieces if layer.bias is None else [*pieces, (layer.bias, _Explicit(delta.sum(1)))]
+
+
+def _vmap_pieces(layer: nn.Module, x: Tensor, delta: Tensor) -> list[tuple[nn.Parameter, _Piece]]:
+    """Any other layer: differentiate ⟨output, δ⟩ for each record, for this layer alone."""
+    own = {name: p.detach() for name, p in layer.named_parameters(recurse=False)}
+
+    def inner(theta: dict[str, Tensor], x: Tensor, delta: Tensor) -> Tensor:
+        return (functional_call(layer, theta, (x[None],)) * delta[None]).sum()
+
+    gradients = vmap(grad(inner), in_dims=(None, 0, 0))(own, x, delta)
+    return [(p, _Explicit(gradients[name])) for name, p in layer.named_parameters(recurse=False)]
+
+
+def keep_freed_memory() -> None:
+    """Have the C library keep up to 64 MB of freed memory for the next step, instead of returning
+    it at once.
+
+    A step's temporary tensors are some tens of MB, and fetching fresh pages for them can take as
+    long as the arithmetic. glibc learns from use: freeing one block of nearly 32 MB raises its
+    limits. It changes no result and does no harm elsewhere. The block is never touched, so it
+    costs no memory.
+    """
+    torch.empty(31 * 2**20, dtype=torch.uint8)
+
+
+# --- A batch's gradients for one parameter: norms and weighted sum --------------------------------
+
+
+@dataclass(frozen=True)
+class _Explicit:
+    """Per-record gradients as they are: values (batch, *stored).
+
+    A convolution's are stored as (out, kh, kw, in), the order in which patches are cheap to copy;
+    `axes` brings them back to PyTorch's (out, in, kh, kw).
+    """
+
+    values: Tensor
+    axes: tuple[int, ...] | None = None
+
+    def squared_norms(self) -> Tensor:
+        return torch.linalg.vector_norm(self.values.flatten(1), dim=1).square()
+
+    def weighted_sum(self, factors: Tensor) -> Tensor:
+        total = (factors @ self.values.flatten(1)).reshape(self.values.shape[1:])
+        return total if self.axes is None else total.permute(self.axes)
+
+    def without(self, dropped: Tensor) -> _Explicit:
+        return _Explicit(_zeroed(self.values, dropped), self.axes)
+
+    def in_parameter_shape(self) -> Tensor:
+        return (
+            self.values
+            if self.axes is None
+            else self.values.permute(0, *(1 + axis for axis in self.axes))
+        )
+
+
+@dataclass(frozen=True)
+class _Product:
+    """Per-record gradients as products: record i's is δ_iᵀ x_i, with δ (batch, positions, out), x
+    (batch, positions, in).
+
+    Norms without gradients: ‖δᵀx‖² = Σ_{l,l'} ⟨δ_l, δ_l'⟩⟨x_l, x_l'⟩, which is ‖δ‖²‖x‖² at a
+    single position (Goodfellow 2015). The double sum cancels where gradients of positions do,
+    hence float64 for it.
+    """
+
+    delta: Tensor
+    x: Tensor
+    stored: tuple[int, ...]
+    axes: tuple[int, ...] | None = None
+
+    def cheapest(self) -> _Product | _Explicit:
+        """The explicit gradients, unless L²(out + in) < out·in: then the double sum is less work
+        and less memory.
+        """
+        positions, size_in, size_out = *self.x.shape[1:], self.delta.shape[2]
+        return self if positions**2 * (size_out + size_in) < size_out * size_in else self.explicit()
+
+    def explicit(self) -> _Explicit:
+        return _Explicit(torch.bmm(self.delta.mT, self.x).reshape(-1, *self.stored), self.axes)
+
+    def squared_norms(self) -> Tensor:
+        if self.x.shape[1] == 1:
+            return self.delta.square().sum((1, 2)) * self.x.square().sum((1, 2))
+        delta, x = self.delta.double(), self.x.double()
+        gram = torch.bmm(delta, delta.mT) * torch.bmm(x, x.mT)
+        return gram.sum((1, 2)).clamp(min=0).to(self.x.dtype)
+
+    def weighted_sum(self, factors: Tensor) -> Tensor:
+        delta = (self.delta * factors[:, None, None]).flatten(0, 1)
+        total = (delta.mT @ self.x.flatten(0, 1)).reshape(self.stored)
+        return total if self.axes is None else total.permute(self.axes)
+
+    def without(self, dropped: Tensor) -> _Product:
+        return _Product(
+            _zeroed(self.delta, dropped), _zeroed(self.x, dropped), self.stored, self.axes
+        )
+
+    def in_parameter_shape(self) -> Tensor:
+        return self.explicit().in_parameter_shape()
+
+
+_Piece = _Explicit | _Product
+
+
+def _zeroed(values: Tensor, dropped: Tensor) -> Tensor:
+    return values.masked_fill(dropped.reshape(-1, *[1] * (values.ndim - 1)), 0.0)
+
+
+def _sum_of(groups: list[list[_Piece]], clip_norm: float) -> ClippedSum:
+    """Norms over all parameters, then the weighted sums. A group is one parameter; its pieces add
+    up (shared weights).
+    """
+    pieces: list[_Piece] = []
+    for group in groups:
+        piece = (
+            group[0] if len(group) == 1 else _Explicit(sum(p.in_parameter_shape() for p in group))
+        )
+        pieces.append(piece.cheapest() if isinstance(piece, _Product) else piece)
+    norms = torch.stack([piece.squared_norms() for piece in pieces]).sum(0).sqrt()
+    dropped = ~norms.isfinite()
+    if dropped.any():  # factor 0 isn't enough: 0 · NaN is NaN
+        pieces = [piece.without(dropped) for piece in pieces]
+    factors = _factors(norms, clip_norm)
+    return ClippedSum(tuple(piece.weighted_sum(factors) for piece in pieces), norms)
+
+
+ENGINES = {"naive": _naive, "vmap": _vmap, "fast": _fast}
+
+
+# --- Models that have no per-record gradient ------------------------------------------------------
+
+
+def check_model(model: nn.Module, inputs: Tensor | None = None) -> None:
+    """Refuse a model that mixes records, by the layer's name, before any training.
+
+    Batch normalisation is refused on sight. With `inputs` (two records or more) the model is also
+    run twice, on records (a, b) and (a, a): where a's own output changes, a layer mixes records.
+
+    >>> check_model(nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3)))
+    Traceback (most recent call last):
+        ...
+    ValueError: layer '1' (BatchNorm1d) mixes the records of a batch, so no gradient belongs to one
+    record: \
+use GroupNorm or LayerNorm instead
+    """
+    if not trainable(model):
+        raise ValueError("model has no parameter with requires_grad: there's nothing to train")
+    for name, layer in model.named_modules():
+        running = (
+            isinstance(layer, nn.modules.instancenorm._InstanceNorm) and layer.track_running_stats
+        )
+        if running or isinstance(layer, nn.modules.batchnorm._BatchNorm):
+            raise _mixes(name, layer)
+    if inputs is not None and len(inputs) >= 2:
+        first, second = (
+            _outputs_of_first(model, inputs[[0, 1]]),
+            _outputs_of_first(model, inputs[[0, 0]]),
+        )
+        for (name, layer, a), (_, _, b) in zip(first, second, strict=True):
+            if not torch.allclose(a, b, rtol=1e-4, atol=1e-6, equal_nan=True):
+                raise _mixes(name, layer)
+
+
+def _mixes(name: str, layer: nn.Module) -> ValueError:
+    return ValueError(
+        f"layer {name!r} ({type(layer).__name__}) mixes the records of a batch, so no gradient belongs"
+        " to one record: use GroupNorm or LayerNorm instead"
+    )
+
+
+def _outputs_of_first(model: nn.Module, inputs: Tensor) -> list[tuple[str, nn.Module, Tensor]]:
+    """What each module makes of the first record, in the order in which the modules finish."""
+    seen = []
+
+    def record(layer: nn.Module, _: tuple, output: object, name: str) -> None:
+        if isinstance(output, Tensor) and output.is_floating_point():
+            seen.append((name, layer, output[0].clone()))
+
+    hooks = [
+        layer.register_forward_hook(partial(record, name=name))
+        for name, layer in model.named_modules()
+    ]
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)  # the same dropout masks both times
+            model(inputs)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return seen

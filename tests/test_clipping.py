@@ -1,0 +1,431 @@
+"""Clipped sums: a plain loop written here is the reference; the engines must agree with it and
+respect the bound.
+"""
+
+import copy
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from dpteach.clipping import check_model, clipped_sum, trainable
+from dpteach.mnist import tutorial_cnn
+
+FAST = ("vmap", "fast")
+ALL = ("naive", "vmap", "fast")
+
+
+def rng(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def reference(model, loss, x, y, clip_norm):
+    """Σ clip(∇ℓ_i) from PyTorch's ordinary `.backward()`, one record at a time, in float64 on the
+    flat vector.
+    """
+    model = copy.deepcopy(model)
+    parameters = list(trainable(model).values())
+    rows = []
+    for i in range(len(x)):
+        for p in parameters:
+            p.grad = None
+        loss(model(x[i : i + 1]), y[i : i + 1]).sum().backward()
+        rows.append(
+            torch.cat(
+                [
+                    torch.zeros_like(p).flatten() if p.grad is None else p.grad.flatten()
+                    for p in parameters
+                ]
+            )
+        )
+    rows = torch.stack(rows).double()
+    return (rows * (clip_norm / rows.norm(dim=1)).clamp(max=1)[:, None]).sum(0), rows.norm(dim=1)
+
+
+def flat(result):
+    return torch.cat([g.flatten() for g in result.gradients]).double()
+
+
+def relative(a, b):
+    return ((a - b).norm() / b.norm()).item()
+
+
+class Scaled(nn.Module):
+    """A layer with its own parameters and a child, as users write them."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.scale = nn.Parameter(torch.linspace(0.5, 1.5, width))
+        self.inner = nn.Linear(width, width)
+
+    def forward(self, x):
+        return self.inner(x) * self.scale
+
+
+class Twice(nn.Module):
+    """One layer used twice: its two contributions belong to the same parameter."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(6, 6)
+
+    def forward(self, x):
+        return self.layer(torch.tanh(self.layer(x)))
+
+
+def tied():
+    model = nn.Sequential(nn.Linear(6, 6), nn.Tanh(), nn.Linear(6, 6))
+    model[2].weight = model[0].weight
+    return model
+
+
+def frozen():
+    model = nn.Sequential(
+        nn.Conv2d(2, 4, 3), nn.ReLU(), nn.Conv2d(4, 4, 3), nn.Flatten(), nn.Linear(64, 5)
+    )
+    model[0].weight.requires_grad_(False)
+    model[2].bias.requires_grad_(False)
+    return model
+
+
+def image(n=6, channels=2, size=8):
+    return torch.rand(n, channels, size, size, generator=rng(5)) + 0.1
+
+
+MODELS = {
+    "tutorial": (lambda: tutorial_cnn(rng(1)), torch.rand(9, 1, 28, 28, generator=rng(2))),
+    "strided": (
+        lambda: nn.Sequential(
+            nn.Conv2d(2, 3, (3, 2), stride=(2, 1), padding=(1, 0)),
+            nn.Tanh(),
+            nn.Flatten(),
+            nn.Linear(84, 5),
+        ),
+        image(),
+    ),
+    "uneven": (
+        lambda: nn.Sequential(
+            nn.Conv2d(2, 3, 3, stride=4, bias=False), nn.Flatten(), nn.Linear(12, 5)
+        ),
+        image(),
+    ),
+    "same": (
+        lambda: nn.Sequential(nn.Conv2d(2, 3, 3, padding="same"), nn.Flatten(), nn.Linear(192, 5)),
+        image(),
+    ),
+    "dilated, grouped": (
+        lambda: nn.Sequential(
+            nn.Conv2d(2, 4, 2, dilation=2),
+            nn.Conv2d(4, 4, 3, groups=2),
+            nn.Flatten(),
+            nn.Linear(64, 5),
+        ),
+        image(),
+    ),
+    "circular": (
+        lambda: nn.Sequential(
+            nn.Conv2d(2, 4, 3, padding=1, padding_mode="circular"), nn.Flatten(), nn.Linear(256, 5)
+        ),
+        image(),
+    ),
+    "in place": (
+        lambda: nn.Sequential(
+            nn.Conv2d(2, 4, 3),
+            nn.ReLU(inplace=True),
+            nn.Conv2d(4, 4, 3),
+            nn.ReLU(inplace=True),
+            nn.Flatten(),
+        ),
+        image(),
+    ),
+    "group norm": (
+        lambda: nn.Sequential(
+            nn.Conv2d(2, 4, 3),
+            nn.GroupNorm(2, 4),
+            nn.ReLU(),
+            nn.Flatten(),
+            nn.LayerNorm(144),
+            nn.Linear(144, 5),
+        ),
+        image(),
+    ),
+    "conv1d": (
+        lambda: nn.Sequential(nn.Conv1d(3, 4, 2), nn.Tanh(), nn.Flatten(), nn.Linear(24, 5)),
+        torch.rand(6, 3, 7, generator=rng(3)),
+    ),
+    "positions": (
+        lambda: nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Flatten(), nn.Linear(28, 5)),
+        torch.rand(6, 7, 3, generator=rng(3)),
+    ),
+    "few positions, wide": (
+        lambda: nn.Sequential(nn.Linear(40, 50), nn.Tanh(), nn.Linear(50, 5), nn.Flatten()),
+        torch.rand(6, 2, 40, generator=rng(3)),
+    ),
+    "own parameter": (
+        lambda: nn.Sequential(nn.Linear(6, 4), nn.Tanh(), nn.PReLU(), nn.Linear(4, 5)),
+        torch.rand(6, 6, generator=rng(3)),
+    ),
+    "nested": (
+        lambda: nn.Sequential(Scaled(6), nn.Tanh(), nn.Linear(6, 5)),
+        torch.rand(6, 6, generator=rng(3)),
+    ),
+    "twice": (Twice, torch.rand(6, 6, generator=rng(3))),
+    "tied": (tied, torch.rand(6, 6, generator=rng(3))),
+    "frozen": (frozen, image()),
+}
+
+
+def build(name, dtype=torch.float64):
+    make, x = MODELS[name]
+    with torch.random.fork_rng():
+        torch.manual_seed(11)
+        model = make()
+    y = torch.arange(len(x)) % 3
+    return model.to(dtype), x.to(dtype), y
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("engine", ALL)
+def test_clipped_sum_equals_the_plain_loop(name, engine):
+    for dtype, tolerance in ((torch.float64, 1e-10), (torch.float32, 1e-5)):
+        model, x, y = build(name, dtype)
+        _, norms = reference(model, F.cross_entropy, x, y, 1.0)
+        for clip_norm in (norms.median().item(), 1e-3, 1e6):  # some clipped, all, none
+            expected, _ = reference(model, F.cross_entropy, x, y, clip_norm)
+            result = clipped_sum(model, F.cross_entropy, x, y, clip_norm, engine=engine)
+            assert relative(flat(result), expected) < tolerance, (name, engine, dtype, clip_norm)
+            assert relative(result.norms.double(), norms) < tolerance
+            assert [g.shape for g in result.gradients] == [
+                p.shape for p in trainable(model).values()
+            ]
+
+
+@pytest.mark.parametrize("engine", ALL)
+def test_a_records_loss_is_its_own_whatever_the_reduction(engine):
+    model, x, y = build("tutorial")
+    expected, _ = reference(model, F.cross_entropy, x, y, 0.5)
+    losses = [
+        nn.CrossEntropyLoss(),
+        nn.CrossEntropyLoss(reduction="sum"),
+        nn.CrossEntropyLoss(reduction="none"),
+        lambda out, target: -out.log_softmax(1).gather(1, target[:, None]).mean(),
+    ]
+    for loss in losses:
+        assert relative(flat(clipped_sum(model, loss, x, y, 0.5, engine=engine)), expected) < 1e-10
+
+
+@pytest.mark.parametrize("engine", ALL)
+def test_regression_and_microbatches(engine):
+    model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2)).double()
+    x, y = (
+        torch.randn(11, 4, generator=rng()).double(),
+        torch.randn(11, 2, generator=rng(1)).double(),
+    )
+    expected, norms = reference(model, F.mse_loss, x, y, 0.7)
+    for microbatch in (None, 1, 4, 11, 100):
+        result = clipped_sum(model, F.mse_loss, x, y, 0.7, engine=engine, microbatch=microbatch)
+        assert relative(flat(result), expected) < 1e-10
+        assert relative(result.norms, norms) < 1e-10
+
+
+@st.composite
+def networks(draw):
+    """Random networks from the supported layers, for images (2, 9, 9), with their seeds."""
+    torch.manual_seed(draw(st.integers(0, 2**31)))
+    layers, channels, size = [], 2, 9
+    for _ in range(draw(st.integers(0, 2))):
+        k, s, p = draw(st.integers(1, 3)), draw(st.integers(1, 2)), draw(st.integers(0, 1))
+        out = draw(st.sampled_from([1, 2, 4]))
+        layers.append(nn.Conv2d(channels, out, k, stride=s, padding=p, bias=draw(st.booleans())))
+        channels, size = out, (size + 2 * p - k) // s + 1
+        layers.append(
+            draw(
+                st.sampled_from(
+                    [nn.ReLU(), nn.Tanh(), nn.GroupNorm(1, channels), nn.ReLU(inplace=True)]
+                )
+            )
+        )
+        if size >= 2 and draw(st.booleans()):
+            layers.append(nn.MaxPool2d(2, stride=1))
+            size -= 1
+    layers += [nn.Flatten(), nn.Linear(channels * size * size, 3)]
+    return nn.Sequential(*layers)
+
+
+@settings(deadline=None, derandomize=True, max_examples=40)
+@given(
+    model=networks(),
+    seed=st.integers(0, 1000),
+    log_clip=st.floats(-3, 2),
+    engine=st.sampled_from(ALL),
+)
+def test_bounds_on_random_networks(model, seed, log_clip, engine):
+    """Each clipped norm ≤ C, the sum ≤ batch·C, a record added moves it by ≤ C, one replaced by ≤
+    2C.
+    """
+    clip_norm = 10.0**log_clip
+    x = torch.randn(6, 2, 9, 9, generator=rng(seed)) * 3
+    y = torch.randint(3, (6,), generator=rng(seed))
+
+    def total(rows):
+        return flat(clipped_sum(model, F.cross_entropy, x[rows], y[rows], clip_norm, engine=engine))
+
+    expected, _ = reference(model.double(), F.cross_entropy, x.double(), y, clip_norm)
+    model.float()
+    assert (total(range(6)) - expected).norm() <= 2e-5 * 6 * clip_norm
+    for i in range(6):
+        assert total([i]).norm() <= clip_norm
+    rounding = 1e-5 * clip_norm
+    assert total(range(6)).norm() <= 6 * clip_norm
+    assert (total(range(5)) - total(range(6))).norm() <= clip_norm + rounding
+    assert (total([0, 1, 2, 3, 4]) - total([0, 1, 2, 3, 5])).norm() <= 2 * clip_norm + rounding
+
+
+@pytest.mark.parametrize("engine", ALL)
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), 3e38])
+def test_one_bad_record_contributes_nothing(engine, bad):
+    for name in ("tutorial", "positions", "group norm"):
+        model, x, y = build(name, torch.float32)
+        x = x.clone()
+        x[2] = bad
+        result = clipped_sum(model, F.cross_entropy, x, y, 1.0, engine=engine)
+        assert all(g.isfinite().all() for g in result.gradients)
+        if (
+            result.skipped
+        ):  # a huge but finite input may leave a finite gradient (ReLU, normalisation)
+            assert result.skipped == 1 and not result.norms[2].isfinite()
+            others = [i for i in range(len(x)) if i != 2]
+            expected, _ = reference(model, F.cross_entropy, x[others], y[others], 1.0)
+            assert relative(flat(result), expected) < 1e-5
+        else:
+            assert bad == 3e38
+
+
+@pytest.mark.parametrize("engine", ALL)
+def test_a_record_with_zero_gradient(engine):
+    model = nn.Sequential(nn.Linear(3, 2, bias=False)).double()
+    x = torch.tensor([[0.0, 0, 0], [1, 2, 3]]).double()
+    result = clipped_sum(model, lambda out, _: out.sum(), x, torch.zeros(2), 1.0, engine=engine)
+    assert result.norms[0] == 0 and result.skipped == 0
+    assert abs(flat(result).norm() - 1) < 1e-12
+
+
+@pytest.mark.parametrize("engine", ALL)
+def test_empty_batch(engine):
+    model, x, y = build("tutorial")
+    result = clipped_sum(model, F.cross_entropy, x[:0], y[:0], 1.0, engine=engine)
+    assert flat(result).abs().sum() == 0 and result.norms.shape == (0,) and result.skipped == 0
+    assert [g.shape for g in result.gradients] == [p.shape for p in model.parameters()]
+
+
+@pytest.mark.parametrize("engine", ALL)
+def test_a_parameter_that_the_loss_doesn_t_reach(engine):
+    class Partly(nn.Sequential):
+        def forward(self, x):
+            return self[0](x)
+
+    model = Partly(nn.Linear(6, 5), nn.Linear(2, 2)).double()
+    x, y = build("twice")[1:]
+    result = clipped_sum(model, F.cross_entropy, x, y, 0.5, engine=engine)
+    expected, _ = reference(model, F.cross_entropy, x, y, 0.5)
+    assert relative(flat(result), expected) < 1e-10
+
+
+def test_model_is_left_as_it_was():
+    for engine in ALL:
+        model, x, y = build("frozen")
+        before = {name: (p.clone(), p.requires_grad) for name, p in model.named_parameters()}
+        clipped_sum(model, F.cross_entropy, x, y, 1.0, engine=engine)
+        for name, p in model.named_parameters():
+            assert (
+                torch.equal(p, before[name][0])
+                and p.requires_grad == before[name][1]
+                and p.grad is None
+            )
+        assert not any(module._forward_hooks for module in model.modules())
+
+
+def test_model_is_left_as_it_was_after_an_error():
+    model, x, _ = build("tutorial")
+    with pytest.raises(IndexError):
+        clipped_sum(model, F.cross_entropy, x, torch.full((len(x),), 99), 1.0)
+    assert all(p.requires_grad for p in model.parameters())
+    assert not any(module._forward_hooks for module in model.modules())
+
+
+def test_in_place_change_of_a_layers_input_is_refused():
+    class Bad(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = nn.Linear(6, 6), nn.Linear(6, 5)
+
+        def forward(self, x):
+            h = torch.tanh(self.first(x))
+            out = self.second(h)
+            h.mul_(2)
+            return out
+
+    _, x, y = build("twice")
+    with pytest.raises(ValueError, match=r"input of layer 'second' is changed in place"):
+        clipped_sum(Bad().double(), F.cross_entropy, x, y, 1.0)
+
+
+@pytest.mark.parametrize(
+    "layer, name",
+    [
+        (nn.BatchNorm1d(4), "BatchNorm1d"),
+        (nn.SyncBatchNorm(4), "SyncBatchNorm"),
+        (nn.LazyBatchNorm1d(), "LazyBatchNorm1d"),
+        (nn.InstanceNorm1d(4, track_running_stats=True), "InstanceNorm1d"),
+    ],
+)
+def test_batch_norm_is_refused_by_name(layer, name):
+    model = nn.Sequential(nn.Linear(3, 4), nn.Sequential(nn.ReLU(), layer))
+    with pytest.raises(
+        ValueError, match=rf"layer '1.1' \({name}\) mixes the records.*GroupNorm or LayerNorm"
+    ):
+        check_model(model)
+
+
+def test_home_made_mixing_is_found_by_running_it():
+    class Centred(nn.Module):
+        def forward(self, x):
+            return x - x.mean(0)
+
+    model = nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.5), Centred(), nn.Linear(4, 2))
+    x = torch.rand(5, 3, generator=rng())
+    with pytest.raises(ValueError, match=r"layer '2' \(Centred\) mixes"):
+        check_model(model, x)
+    state = torch.random.get_rng_state()
+    del model[2]
+    check_model(model, x)
+    assert torch.equal(state, torch.random.get_rng_state())
+
+
+def test_good_models_pass_and_a_frozen_one_doesn_t():
+    for name in MODELS:
+        model, x, _ = build(name)
+        check_model(model, x)
+    with pytest.raises(ValueError, match="nothing to train"):
+        check_model(nn.Linear(2, 2).requires_grad_(False))
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"clip_norm": 0.0}, r"clip_norm = 0.0 isn't allowed.*\(0, inf\)"),
+        ({"clip_norm": float("nan")}, r"clip_norm = nan"),
+        ({"clip_norm": float("inf")}, r"clip_norm = inf"),
+        ({"engine": "ghost"}, r"engine = 'ghost'.*'naive', 'vmap', 'fast'"),
+        ({"microbatch": 0}, r"microbatch = 0"),
+        ({"targets": torch.zeros(3).long()}, r"targets has 3 records and inputs 9"),
+    ],
+)
+def test_bad_arguments(change, message):
+    model, x, y = build("tutorial")
+    arguments = {"inputs": x, "targets": y, "clip_norm": 1.0} | change
+    with pytest.raises(ValueError, match=message):
+        clipped_sum(model, F.cross_entropy, **arguments)

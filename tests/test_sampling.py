@@ -1,0 +1,100 @@
+"""Samplers: inclusion frequencies against the binomial and hypergeometric laws, on fixed seeds."""
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from dpteach import sampling
+from dpteach.run import NoisySGD
+
+N, M, DRAWS = 12, 4, 6000
+
+
+def rng(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def batches(sampler, n=N, m=M, draws=DRAWS, seed=0):
+    generator = rng(seed)
+    member = np.zeros((draws, n), dtype=bool)
+    for row in member:
+        row[sampler(n, m, generator).numpy()] = True
+    return member
+
+
+@pytest.mark.parametrize("sampler", [sampling.poisson, sampling.fixed_size])
+def test_each_record_enters_with_probability_m_over_n(sampler):
+    counts = batches(sampler).sum(0)
+    for count in counts:
+        assert stats.binomtest(int(count), DRAWS, M / N).pvalue > 1e-4
+
+
+def test_pairs_are_independent_under_poisson_and_hypergeometric_under_fixed_size():
+    both = {"poisson": (M / N) ** 2, "fixed_size": M * (M - 1) / (N * (N - 1))}
+    for name, probability in both.items():
+        member = batches(getattr(sampling, name), seed=1)
+        for i, j in [(0, 1), (0, N - 1), (5, 6)]:
+            count = int((member[:, i] & member[:, j]).sum())
+            assert stats.binomtest(count, DRAWS, probability).pvalue > 1e-4, name
+
+
+def test_batch_sizes():
+    assert set(batches(sampling.fixed_size, draws=200).sum(1)) == {M}
+    sizes = batches(sampling.poisson, seed=2).sum(1)
+    observed = np.bincount(sizes, minlength=N + 1)[:9]
+    expected = DRAWS * stats.binom.pmf(np.arange(9), N, M / N)
+    tail = DRAWS - expected.sum()
+    statistic = ((observed - expected) ** 2 / expected).sum() + (
+        DRAWS - observed.sum() - tail
+    ) ** 2 / tail
+    assert stats.chi2.sf(statistic, 9) > 1e-4
+
+
+def test_empty_poisson_batches_occur():
+    sizes = batches(sampling.poisson, n=10, m=1, draws=2000).sum(1)
+    assert stats.binomtest(int((sizes == 0).sum()), 2000, 0.9**10).pvalue > 1e-4
+
+
+def test_indices_are_distinct_sorted_and_in_range():
+    for sampler in (sampling.poisson, sampling.fixed_size):
+        indices = sampler(60000, 256, rng(3))
+        assert indices.dtype == torch.int64
+        assert (indices.diff() > 0).all() and indices[0] >= 0 and indices[-1] < 60000
+
+
+def test_only_the_generator_decides():
+    for sampler in (sampling.poisson, sampling.fixed_size):
+        torch.manual_seed(1)
+        first = sampler(1000, 50, rng(7))
+        torch.manual_seed(2)
+        state = torch.random.get_rng_state()
+        assert torch.equal(first, sampler(1000, 50, rng(7)))
+        assert torch.equal(state, torch.random.get_rng_state())
+        assert not torch.equal(first, sampler(1000, 50, rng(8)))
+
+
+def test_whole_population():
+    assert (
+        sampling.poisson(7, 7, rng()).tolist()
+        == sampling.fixed_size(7, 7, rng()).tolist()
+        == list(range(7))
+    )
+
+
+def test_draw_uses_the_runs_sampler():
+    facts = {"n": 100, "batch_size": 10, "steps": 1, "noise_multiplier": 1.0}
+    for name, sampler in (("poisson", sampling.poisson), ("fixed-size", sampling.fixed_size)):
+        run = NoisySGD(**facts, sampling=name)
+        assert torch.equal(sampling.draw(run, rng(5)), sampler(100, 10, rng(5)))
+    with pytest.raises(ValueError, match=r"run.n"):
+        sampling.draw(NoisySGD.at_rate(0.1, steps=1, noise_multiplier=1.0), rng())
+
+
+@pytest.mark.parametrize(
+    "n, m", [(0, 1), (10, 0), (10, 11), (10, 2.5), (10, float("nan")), (None, 1), (10, "3")]
+)
+def test_bad_sizes(n, m):
+    for sampler in (sampling.poisson, sampling.fixed_size):
+        with pytest.raises(ValueError, match=r"^(n|batch_size) = .*isn't allowed"):
+            sampler(n, m, rng())
