@@ -24,7 +24,7 @@ def _parse(interval: str) -> tuple[bool, float, float, bool]:
 
 
 def _refuse(name: str, value: Any, allowed: str, advice: str) -> ValueError:
-    shown = repr(value)
+    shown = " ".join(repr(value).split())  # arrays print on several lines
     shown = shown if len(shown) <= 60 else shown[:57] + "..."
     end = f"; {advice}" if advice else ""
     return ValueError(f"{name} = {shown} isn't allowed: it must be {allowed}{end}")

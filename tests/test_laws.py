@@ -1,0 +1,302 @@
+"""One-step laws: δ(ε) against 50-digit arithmetic, against DRS22's C_p, and the laws' own identities."""
+
+import math
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose
+from scipy.integrate import quad
+from scipy.optimize import minimize_scalar
+from scipy.stats import norm
+
+from dpteach.laws import GaussianLaw, PoissonLaw, SubsampledLaw, gaussian_delta, mixture_loss
+
+EPSILONS = [-30.0, -3.0, -0.5, -0.01, -1e-6, 0.0, 1e-6, 0.01, 0.3, 1.0, 4.0, 12.0, 40.0]
+RATES = [1e-6, 0.004, 0.1, 0.7, 1.0]
+MUS = [0.05, 0.4, 1.0, 3.0, 10.0]
+SETTINGS = settings(max_examples=80, deadline=None, derandomize=True)
+
+
+# An independent route: the best test between P and Q keeps {L > ε}, which is a half-line in t. Its two
+# probabilities are normal distribution functions, taken here to 50 digits.
+def _remove(q, mu, epsilon):
+    e, q, mu = mpmath.e ** mpmath.mpf(epsilon), mpmath.mpf(q), mpmath.mpf(mu)
+    ratio = (e - 1 + q) / q  # of N(mu, 1) to N(0, 1) at the threshold
+    if ratio <= 0:
+        return 1 - e
+    t = mpmath.log(ratio) / mu + mu / 2
+    return (1 - q) * mpmath.ncdf(-t) + q * mpmath.ncdf(mu - t) - e * mpmath.ncdf(-t)
+
+
+def _add(q, mu, epsilon):
+    e, q, mu = mpmath.e ** mpmath.mpf(epsilon), mpmath.mpf(q), mpmath.mpf(mu)
+    ratio = (1 / e - 1 + q) / q
+    if ratio <= 0:
+        return mpmath.mpf(0)
+    t = mpmath.log(ratio) / mu + mu / 2
+    return mpmath.ncdf(t) - e * ((1 - q) * mpmath.ncdf(t) + q * mpmath.ncdf(t - mu))
+
+
+def _subsampled(p, mu, epsilon):
+    """From the law itself: branches at ±L(t) for t > mu/2, and an atom at 0."""
+    e, p, mu = mpmath.e ** mpmath.mpf(epsilon), mpmath.mpf(p), mpmath.mpf(mu)
+    upper, half = mpmath.ncdf(-mu / 2), mu / 2
+
+    def masses(t):  # of (1-p)φ + pφ(·-mu) and of φ, beyond t
+        return (1 - p) * mpmath.ncdf(-t) + p * mpmath.ncdf(mu - t), mpmath.ncdf(-t)
+
+    heavy, light = masses(half)
+    if epsilon >= 0:
+        t = mpmath.log((e - 1 + p) / p) / mu + half
+        above, below = masses(t)
+        return above - e * below
+    atom = (1 - p) * (1 - 2 * upper)
+    total = heavy - e * light + atom * (1 - e)  # L(t) > 0 > ε, and the atom's loss 0 > ε
+    t = mpmath.log((1 / e - 1 + p) / p) / mu + half  # -L(t) > ε below this t
+    above, below = masses(t)
+    return total + (light - below) - e * (heavy - above)
+
+
+CASES = [
+    pytest.param(lambda q, mu: PoissonLaw(q, 1 / mu, "remove"), _remove, id="remove"),
+    pytest.param(lambda q, mu: PoissonLaw(q, 1 / mu, "add"), _add, id="add"),
+    pytest.param(SubsampledLaw, _subsampled, id="subsampled"),
+    pytest.param(lambda q, mu: GaussianLaw(mu), lambda q, mu, e: _remove(1, mu, e), id="gaussian"),
+]
+
+
+@pytest.mark.parametrize("make, reference", CASES)
+def test_delta_equals_fifty_digit_arithmetic(make, reference):
+    with mpmath.workdps(50):
+        for q in RATES:
+            for mu in MUS:
+                law = make(q, mu)
+                mu_used = 1 / law.sigma if isinstance(law, PoissonLaw) else mu
+                expected = [float(reference(q, mu_used, e)) for e in EPSILONS]
+                assert_allclose(
+                    law.delta(EPSILONS), expected, rtol=1e-9, atol=2e-16, err_msg=str(law)
+                )
+
+
+@pytest.mark.parametrize(
+    "q, sigma, epsilon", [(0.1, 1.0, 0.2), (0.5, 0.7, 1.0), (0.02, 2.0, -0.05)]
+)
+def test_delta_is_the_integral_of_the_positive_part(q, sigma, epsilon):
+    """The definition, integrated as it stands, without knowing where the positive part begins."""
+
+    def mixture(t):
+        return (1 - q) * norm.pdf(t, 0, sigma) + q * norm.pdf(t, 1, sigma)
+
+    def base(t):
+        return norm.pdf(t, 0, sigma)
+
+    for direction, p, r in (("remove", mixture, base), ("add", base, mixture)):
+        integral = quad(
+            lambda t, p=p, r=r: max(p(t) - math.exp(epsilon) * r(t), 0),
+            -15,
+            16,
+            limit=2000,
+            epsabs=1e-11,
+        )[0]
+        assert_allclose(PoissonLaw(q, sigma, direction).delta(epsilon), integral, atol=1e-8)
+
+
+@pytest.mark.parametrize("p, mu", [(0.1, 1.0), (0.5, 2.0), (0.9, 0.3), (256 / 60000, 1 / 1.3)])
+def test_subsampled_law_is_the_dual_of_c_p(p, mu):
+    """δ(ε) = sup_α 1 - e^ε α - C_p(G_mu)(α), with C_p's graph from Theorem 4.2: the lower one of f_p and its inverse."""
+
+    def f_p(alpha):
+        return p * norm.cdf(norm.ppf(1 - alpha) - mu) + (1 - p) * (1 - alpha)
+
+    for epsilon in (0.0, 0.02, 0.3, 1.0):
+        along = [  # points (α, f_p(α)) and their mirror images (f_p(α), α)
+            lambda a, e=epsilon: 1 - math.exp(e) * a - f_p(a),
+            lambda a, e=epsilon: 1 - math.exp(e) * f_p(a) - a,
+        ]
+        best = 0.0
+        for gain in along:
+            grid = np.concatenate([np.logspace(-12, -2, 400), np.linspace(0.01, 1 - 1e-9, 400)])
+            i = int(np.argmax([gain(a) for a in grid]))
+            low, high = grid[max(i - 1, 0)], grid[min(i + 1, grid.size - 1)]
+            found = minimize_scalar(
+                lambda a, g=gain: -g(a),
+                bounds=(low, high),
+                method="bounded",
+                options={"xatol": 1e-14},
+            )
+            best = max(best, gain(grid[i]), -found.fun)
+        assert_allclose(SubsampledLaw(p, mu).delta(epsilon), best, rtol=1e-6, atol=1e-12)
+
+
+rates = st.floats(1e-9, 1.0)
+mus = st.floats(1e-3, 30.0)
+epsilons = st.floats(-60.0, 60.0)
+
+
+@SETTINGS
+@given(rates, mus, epsilons)
+def test_swapping_the_pair(q, mu, epsilon):
+    """δ_add(ε) = 1 - e^ε + e^ε δ_remove(-ε), for any pair; the symmetric laws satisfy it with themselves."""
+    epsilon = abs(epsilon)
+    e = math.exp(-epsilon)
+    remove, add = PoissonLaw(q, 1 / mu, "remove"), PoissonLaw(q, 1 / mu, "add")
+    pairs = [
+        (add, remove),
+        (remove, add),
+        *[(law, law) for law in (SubsampledLaw(q, mu), GaussianLaw(mu))],
+    ]
+    for law, swapped in pairs:  # written at -ε, where no factor exceeds 1
+        assert_allclose(
+            law.delta(-epsilon),
+            -math.expm1(-epsilon) + e * swapped.delta(epsilon),
+            rtol=1e-10,
+            atol=1e-15,
+        )
+
+
+@SETTINGS
+@given(rates, mus)
+def test_delta_decreases_and_is_convex_in_exp_epsilon(q, mu):
+    grid = np.linspace(-4, 6, 300)
+    x = np.exp(grid)
+    for law in (
+        PoissonLaw(q, 1 / mu),
+        PoissonLaw(q, 1 / mu, "add"),
+        SubsampledLaw(q, mu),
+        GaussianLaw(mu),
+    ):
+        delta = law.delta(grid)
+        assert np.all(delta <= 1) and np.all(delta >= np.maximum(0, -np.expm1(grid)) - 1e-15)
+        assert np.all(np.diff(delta) <= 1e-15), law
+        slopes = np.diff(delta) / np.diff(x)
+        noise = 4e-16 / np.diff(x)
+        assert np.all(np.diff(slopes) >= -(noise[1:] + noise[:-1])), law
+
+
+@SETTINGS
+@given(mus)
+def test_every_record_in_every_batch_is_the_gaussian_mechanism(mu):
+    expected = GaussianLaw(mu).delta(EPSILONS)
+    for law in (PoissonLaw(1.0, 1 / mu), PoissonLaw(1.0, 1 / mu, "add"), SubsampledLaw(1.0, mu)):
+        assert_allclose(law.delta(EPSILONS), expected, rtol=1e-9, atol=1e-15)
+    assert SubsampledLaw(1.0, mu).atom == 0
+
+
+@SETTINGS
+@given(
+    st.floats(5e-324, 1.0), st.floats(1e-300, 1e300), st.floats(allow_nan=False, allow_infinity=False),
+)  # fmt: skip
+def test_extreme_inputs_give_a_probability_and_no_warning(q, mu, epsilon):
+    """RuntimeWarnings are errors in this test suite."""
+    for law in (
+        PoissonLaw(q, 1 / mu),
+        PoissonLaw(q, 1 / mu, "add"),
+        SubsampledLaw(q, mu),
+        GaussianLaw(mu),
+    ):
+        assert 0 <= law.delta(epsilon) <= 1
+
+
+def laws(q=0.2, mu=1.2):
+    return [
+        GaussianLaw(mu),
+        PoissonLaw(q, 1 / mu),
+        PoissonLaw(q, 1 / mu, "add"),
+        SubsampledLaw(q, mu),
+    ]
+
+
+@pytest.mark.parametrize("law", laws() + laws(0.01, 4.0) + laws(1.0, 0.3), ids=repr)
+def test_quadrature_rule(law):
+    """Masses are 1, E_P e^{-L} = E_Q e^L = 1, and E_P (1 - e^{ε-L})+ is δ(ε), roughly: the rule isn't made for corners."""
+    nodes = law.nodes()
+    p, q = np.exp(nodes.log_p), np.exp(nodes.log_q)
+    assert_allclose(p.sum(), 1, rtol=1e-13)
+    assert_allclose(q.sum(), 1, rtol=1e-13)
+    assert_allclose(nodes.log_p - nodes.log_q, nodes.loss, atol=1e-12)
+    assert_allclose(
+        np.sum(p * np.maximum(0, 1 - np.exp(0.3 - nodes.loss))), law.delta(0.3), atol=2e-3
+    )
+
+
+@pytest.mark.parametrize("law", laws() + laws(0.7, 0.5), ids=repr)
+def test_samples_have_the_law(law):
+    """Mean and share above ε within five standard errors of the quadrature and of the exact profile."""
+    size = 200_000
+    sample = law.sample(size, np.random.default_rng(7))
+    nodes = law.nodes()
+    weight = np.exp(nodes.log_p)
+    mean = np.sum(weight * nodes.loss)
+    spread = math.sqrt(np.sum(weight * (nodes.loss - mean) ** 2))
+    assert abs(sample.mean() - mean) < 5 * spread / math.sqrt(size)
+    for epsilon in (-0.2, 0.0, 0.2, 1.0):
+        gains = np.maximum(0, -np.expm1(epsilon - sample))
+        assert abs(gains.mean() - law.delta(epsilon)) < 5 * gains.std() / math.sqrt(size) + 1e-12
+    if isinstance(law, SubsampledLaw):
+        share = np.mean(sample == 0)
+        assert abs(share - law.atom) < 5 * math.sqrt(law.atom / size)
+
+
+def test_samples_repeat_with_the_seed():
+    for law in laws():
+        assert np.array_equal(
+            law.sample(50, np.random.default_rng(1)), law.sample(50, np.random.default_rng(1))
+        )
+
+
+@SETTINGS
+@given(st.floats(5e-324, 1.0), st.floats(-600.0, 600.0))
+def test_mixture_loss(q, x):
+    with mpmath.workdps(400):
+        exact = float(mpmath.log1p(mpmath.mpf(q) * mpmath.expm1(x)))
+    assert_allclose(float(mixture_loss(q, np.array(x))), exact, rtol=1e-12, atol=1e-300)
+
+
+def test_mixture_loss_far_out():
+    assert_allclose(
+        mixture_loss(0.25, np.array([1e300, -1e300])), [1e300, math.log(0.75)], rtol=1e-15
+    )
+
+
+def test_shapes_are_kept():
+    for law in laws():
+        assert law.delta(0.5).shape == ()
+        assert law.delta([[0.1, 0.2, 0.3]]).shape == (1, 3)
+
+
+BAD = [math.nan, math.inf, -math.inf, "1", None, True, [], 1j]
+
+
+@pytest.mark.parametrize("bad", [*BAD, 0.0, -1.0], ids=repr)
+def test_parameters_out_of_range_are_refused_by_name(bad):
+    for name, make in [
+        ("mu", GaussianLaw),
+        ("q", lambda v: PoissonLaw(v, 1.0)),
+        ("sigma", lambda v: PoissonLaw(0.1, v)),
+        ("p", lambda v: SubsampledLaw(v, 1.0)),
+        ("mu", lambda v: SubsampledLaw(0.1, v)),
+        ("mu", lambda v: gaussian_delta(v, 1.0)),
+    ]:
+        with pytest.raises(ValueError, match=f"^{name} = "):
+            make(bad)
+
+
+@pytest.mark.parametrize("bad", BAD, ids=repr)
+def test_epsilon_out_of_range_is_refused(bad):
+    for law in laws():
+        with pytest.raises(ValueError, match="^epsilon = "):
+            law.delta(bad)
+
+
+def test_more_refusals():
+    with pytest.raises(ValueError, match="q = 1.5"):
+        PoissonLaw(1.5, 1.0)
+    with pytest.raises(ValueError, match="direction = 'both'.*'remove', 'add'"):
+        PoissonLaw(0.1, 1.0, "both")
+    with pytest.raises(ValueError, match="size = 0"):
+        GaussianLaw(1.0).sample(0, np.random.default_rng(0))
+    with pytest.raises(ValueError, match="quadrature panels"):
+        PoissonLaw(0.1, 1e-3).nodes(1e6)
