@@ -1,4 +1,4 @@
-"""One-step laws: δ(ε) against 50-digit arithmetic, against DRS22's C_p, and the laws' own identities."""
+"""One-step laws: δ(ε) against 50-digit arithmetic and DRS22's C_p; the laws' own identities."""
 
 import math
 
@@ -20,8 +20,8 @@ MUS = [0.05, 0.4, 1.0, 3.0, 10.0]
 SETTINGS = settings(max_examples=80, deadline=None, derandomize=True)
 
 
-# An independent route: the best test between P and Q keeps {L > ε}, which is a half-line in t. Its two
-# probabilities are normal distribution functions, taken here to 50 digits.
+# An independent route: the best test between P and Q keeps {L > ε}, which is a half-line in t. Its
+# two probabilities are normal distribution functions, taken here to 50 digits.
 def _remove(q, mu, epsilon):
     e, q, mu = mpmath.e ** mpmath.mpf(epsilon), mpmath.mpf(q), mpmath.mpf(mu)
     ratio = (e - 1 + q) / q  # of N(mu, 1) to N(0, 1) at the threshold
@@ -106,7 +106,7 @@ def test_delta_is_the_integral_of_the_positive_part(q, sigma, epsilon):
 
 @pytest.mark.parametrize("p, mu", [(0.1, 1.0), (0.5, 2.0), (0.9, 0.3), (256 / 60000, 1 / 1.3)])
 def test_subsampled_law_is_the_dual_of_c_p(p, mu):
-    """δ(ε) = sup_α 1 - e^ε α - C_p(G_mu)(α), with C_p's graph from Theorem 4.2: the lower one of f_p and its inverse."""
+    """δ(ε) = sup_α 1 - e^ε α - C_p(G_mu)(α); C_p is the lower one of f_p and its inverse."""
 
     def f_p(alpha):
         return p * norm.cdf(norm.ppf(1 - alpha) - mu) + (1 - p) * (1 - alpha)
@@ -139,7 +139,7 @@ epsilons = st.floats(-60.0, 60.0)
 @SETTINGS
 @given(rates, mus, epsilons)
 def test_swapping_the_pair(q, mu, epsilon):
-    """δ_add(ε) = 1 - e^ε + e^ε δ_remove(-ε), for any pair; the symmetric laws satisfy it with themselves."""
+    """δ_add(ε) = 1 - e^ε + e^ε δ_remove(-ε); the symmetric laws satisfy it with themselves."""
     epsilon = abs(epsilon)
     e = math.exp(-epsilon)
     remove, add = PoissonLaw(q, 1 / mu, "remove"), PoissonLaw(q, 1 / mu, "add")
@@ -211,7 +211,7 @@ def laws(q=0.2, mu=1.2):
 
 @pytest.mark.parametrize("law", laws() + laws(0.01, 4.0) + laws(1.0, 0.3), ids=repr)
 def test_quadrature_rule(law):
-    """Masses are 1, E_P e^{-L} = E_Q e^L = 1, and E_P (1 - e^{ε-L})+ is δ(ε), roughly: the rule isn't made for corners."""
+    """Both masses are 1, and E_P (1 - e^{ε-L})+ is about δ(ε): the rule isn't made for corners."""
     nodes = law.nodes()
     p, q = np.exp(nodes.log_p), np.exp(nodes.log_q)
     assert_allclose(p.sum(), 1, rtol=1e-13)
@@ -224,7 +224,7 @@ def test_quadrature_rule(law):
 
 @pytest.mark.parametrize("law", laws() + laws(0.7, 0.5), ids=repr)
 def test_samples_have_the_law(law):
-    """Mean and share above ε within five standard errors of the quadrature and of the exact profile."""
+    """Mean and profile within five standard errors of the quadrature and the exact δ(ε)."""
     size = 200_000
     sample = law.sample(size, np.random.default_rng(7))
     nodes = law.nodes()

@@ -102,11 +102,15 @@ def test_ends_of_an_interval(interval, inside, outside):
 
 
 def test_numbers_beyond_floats():
-    """Whole numbers that no float holds are kept exactly or refused, never rounded in silence."""
-    assert check.whole("steps", 2**63 + 1) == 2**63 + 1
-    for check_one in (check.real, check.whole, check.reals):
+    """Whole numbers that no float holds are refused, never rounded in silence."""
+    assert check.whole("steps", 2**53) == 2**53
+    for check_one, huge in (
+        (check.whole, 2**63 + 1),
+        (check.real, 10**400),
+        (check.reals, 10**400),
+    ):
         with pytest.raises(ValueError, match="^x = "):
-            check_one("x", 10**400)
+            check_one("x", huge)
 
 
 @pytest.mark.parametrize(
@@ -121,5 +125,5 @@ def test_choice_refuses(value):
 
 def test_a_long_value_is_cut():
     with pytest.raises(ValueError) as refusal:
-        check.real("q", "x" * 1000)
+        check.real("q", np.eye(30))
     assert len(str(refusal.value)) < 150 and "\n" not in str(refusal.value)
