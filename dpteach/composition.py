@@ -1,0 +1,281 @@
+"""Composition before moments: strong and optimal; amplification by sampling; classical Gaussian.
+
+Here a step of training is known by one pair (ε0, δ0) only. Three theorems turn T pairs into one:
+
+=====================  =============================================================================
+basic                  ε = T ε0, δ = T δ0
+strong (DRV)           ε = √(2T log(1/δ')) ε0 + T ε0 (e^{ε0} - 1), δ = T δ0 + δ'
+                       (Dwork, Rothblum and Vadhan 2010, Theorem III.3)
+optimal (KOV)          the exact privacy profile of T worst-case steps
+                       (Kairouz, Oh and Viswanath 2015, Theorem 3.3)
+=====================  =============================================================================
+
+All of them allow steps chosen adaptively. A pair must hold in both directions of the neighbouring
+relation.
+
+Not for: the last word on a run of noisy SGD. A step's whole curve says more than any one pair of
+it, and `dpteach.moments` uses more of the curve (chapter 6 measures the gap).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import betainc, expit
+
+from dpteach import _validate as check
+from dpteach.guarantees import Guarantee, Kind, epsilon_from_delta
+from dpteach.laws import Law, mixture_loss
+
+__all__ = [
+    "OptimalComposition", "StrongComposition", "amplify_by_sampling", "classical_gaussian_epsilon",
+    "classical_gaussian_sigma", "optimal_composition_delta", "optimal_composition_epsilon",
+    "pure_dp_moment", "pure_dp_moment_bound", "strong_composition_epsilon",
+]  # fmt: skip
+
+_STEPS = "[1, 1e15]"
+_CLASSICAL = "√(2 log(1.25/δ))/ε is proved for ε ≤ 1 only; gaussian_mu is exact at every ε"
+_LEAST = 1e-300  # below this δ/T a double holds no usable digits
+
+
+def classical_gaussian_sigma(epsilon: float, delta: float) -> float:
+    """σ = √(2 log(1.25/δ))/ε makes N(0, σ²) on a statistic of sensitivity 1 (ε, δ)-DP, for ε ≤ 1.
+
+    Dwork and Roth 2014, Theorem A.1. Sufficient, not necessary. Raises `ValueError` for ε > 1,
+    where the formula isn't a theorem and fails for large ε.
+
+    >>> round(classical_gaussian_sigma(1.0, 1e-5), 4)
+    4.8448
+    """
+    epsilon = check.real("epsilon", epsilon, "(0, 1]", _CLASSICAL)
+    return math.sqrt(2 * math.log(1.25 / check.real("delta", delta, "(0, 1)"))) / epsilon
+
+
+def classical_gaussian_epsilon(sigma: float, delta: float) -> float:
+    """ε0 = √(2 log(1.25/δ0))/σ, the classical formula solved for ε; refused where it exceeds 1.
+
+    >>> round(classical_gaussian_epsilon(10.0, 1e-5), 5)
+    0.48448
+    """
+    sigma = check.real("sigma", sigma, "(0, inf)", "noise std / sensitivity")
+    epsilon = math.sqrt(2 * math.log(1.25 / check.real("delta", delta, "(0, 1)"))) / sigma
+    return check.real("epsilon", epsilon, "(0, 1]", f"{_CLASSICAL} (sigma = {sigma:g})")
+
+
+def amplify_by_sampling(epsilon_0: ArrayLike, delta_0: ArrayLike, q: float) -> tuple[Any, Any]:
+    """(log(1 + q(e^{ε0} - 1)), qδ0): the pair of an (ε0, δ0)-DP step run on a random sample.
+
+    q: probability that a record is in the sample, m/n. Poisson samples with add/remove neighbours,
+    or uniform subsets of exactly m of n with replace-one neighbours (Li, Qardaji and Su 2012,
+    Theorem 1; Balle, Barthe and Gaboardi 2018, Theorems 8 and 9). Least possible from a pair.
+
+    >>> epsilon, delta = amplify_by_sampling(1.0, 1e-5, 0.01)
+    >>> round(float(epsilon), 6), round(float(delta), 12)
+    (0.017037, 1e-07)
+    """
+    epsilon_0 = check.reals("epsilon_0", epsilon_0, "[0, inf)")
+    q = check.real("q", q, "(0, 1]", "it's the probability that a record enters a batch, m/n")
+    return mixture_loss(q, epsilon_0), q * check.reals("delta_0", delta_0, "[0, 1]")
+
+
+def strong_composition_epsilon(
+    epsilon_0: ArrayLike, steps: int, delta_slack: ArrayLike
+) -> np.ndarray:
+    """ε = √(2T log(1/δ')) ε0 + T ε0 (e^{ε0} - 1): T steps are (ε, T δ0 + δ')-DP. Upper bound.
+
+    Dwork, Rothblum and Vadhan 2010, Theorem III.3. Any shape; infinite where e^{ε0} is.
+
+    >>> round(float(strong_composition_epsilon(0.1, 100, 1e-5)), 4)
+    5.8502
+    """
+    epsilon_0 = check.reals("epsilon_0", epsilon_0, "[0, inf)")
+    steps = check.whole("steps", steps, _STEPS)
+    slack = check.reals("delta_slack", delta_slack, "(0, 1)", "δ', what is added to T δ0")
+    return np.sqrt(-2 * steps * np.log(slack)) * epsilon_0 + _drift(epsilon_0, steps)
+
+
+def _drift(epsilon_0: np.ndarray, steps: int) -> np.ndarray:
+    with np.errstate(over="ignore"):
+        return steps * epsilon_0 * np.expm1(epsilon_0)
+
+
+def optimal_composition_delta(
+    epsilon: ArrayLike, epsilon_0: ArrayLike, steps: int, delta_0: ArrayLike = 0.0
+) -> np.ndarray:
+    """δ(ε) of T adaptively composed (ε0, δ0)-DP mechanisms in the worst case: exact, rounded up.
+
+    Kairouz, Oh and Viswanath 2015, Theorem 3.3, at every real ε ≥ 0, not at their grid only: the
+    loss is (2K - T) ε0 with K ~ Bin(T, e^{ε0}/(1 + e^{ε0})), or infinite with probability
+    1 - (1-δ0)^T.
+
+        δ(ε) = 1 - (1-δ0)^T (1 - [P(K ≥ k) - e^ε P(T-K ≥ k)]),   k = ⌊(T + ε/ε0)/2⌋ + 1.
+
+    Arguments broadcast. Where e^ε overflows the subtracted term is left out, which only enlarges δ.
+
+    >>> float(optimal_composition_delta(0.0, math.log(3), 1)).__round__(12)  # (3 - 1)/(3 + 1)
+    0.5
+    """
+    epsilon = check.reals("epsilon", epsilon, "[0, inf)")
+    epsilon_0 = check.reals("epsilon_0", epsilon_0, "[0, inf)")
+    steps = check.whole("steps", steps, _STEPS)
+    delta_0 = check.reals("delta_0", delta_0, "[0, 1]")
+    broken = -np.expm1(steps * np.log1p(-np.minimum(delta_0, 1 - 1e-16)))
+    broken = np.where(delta_0 == 1, 1.0, broken)
+    return np.minimum(1.0, broken + (1 - broken) * _response_delta(epsilon, epsilon_0, steps))
+
+
+def _response_delta(epsilon: np.ndarray, epsilon_0: np.ndarray, steps: int) -> np.ndarray:
+    """δ(ε) of T randomised responses: P(K ≥ k) - e^ε Q(K ≥ k), the tails as beta integrals."""
+    reach = epsilon / np.maximum(np.maximum(epsilon_0, epsilon / (steps + 1)), 1e-300)
+    k = np.floor((steps + reach) / 2) + 1
+    inside = (k <= steps) & (epsilon_0 > 0)
+    k = np.where(inside, k, 1.0)
+    above = betainc(k, steps - k + 1, expit(epsilon_0))
+    below = betainc(k, steps - k + 1, expit(-epsilon_0))
+    rounding = 4e-15 * math.sqrt(steps) * above  # of the tails, whose arguments are rounded
+    delta = above - np.exp(np.minimum(epsilon, 700.0)) * below + rounding
+    return np.where(inside, np.clip(delta, 0.0, 1.0), 0.0)
+
+
+def optimal_composition_epsilon(
+    epsilon_0: float, steps: int, delta: float, delta_0: float = 0.0
+) -> float:
+    """Least ε ≥ 0 with `optimal_composition_delta` ≤ δ. Exact. δ must be at least 1 - (1-δ0)^T.
+
+    >>> round(optimal_composition_epsilon(0.1, 100, 1e-5), 4)  # DRV: 5.8502
+    4.3068
+    """
+    return epsilon_from_delta(
+        lambda e: float(optimal_composition_delta(e, epsilon_0, steps, delta_0)), delta
+    )
+
+
+def pure_dp_moment_bound(lam: ArrayLike, epsilon: ArrayLike) -> np.ndarray:
+    """λε(e^ε - 1) + λ²ε²e^ε/2: Lemma C.1 of Abadi16, an upper bound on α(λ) under ε-DP.
+
+    >>> bool(pure_dp_moment_bound(3.0, 0.5) > pure_dp_moment(3.0, 0.5))
+    True
+    """
+    lam = check.reals("lam", lam, "[0, inf)", "λ is the order of the moment")
+    epsilon = check.reals("epsilon", epsilon, "[0, 700]", "e^ε overflows beyond")
+    return lam * epsilon * np.expm1(epsilon) + lam**2 * epsilon**2 * np.exp(epsilon) / 2
+
+
+def pure_dp_moment(lam: ArrayLike, epsilon: ArrayLike) -> np.ndarray:
+    """log((e^{(λ+1)ε} + e^{-λε})/(1 + e^ε)): the largest α(λ) of any ε-DP mechanism, exact.
+
+    Attained by randomised response; written as log cosh((λ + 1/2)ε) - log cosh(ε/2).
+
+    >>> round(float(pure_dp_moment(1.0, math.log(3))), 12) == round(math.log((9 + 1 / 3) / 4), 12)
+    True
+    """
+    lam, epsilon = check.reals("lam", lam, "[0, inf)"), check.reals("epsilon", epsilon, "[0, inf)")
+    large, small = (lam + 0.5) * epsilon, epsilon / 2
+    up, down, middle = (np.minimum(x, 1) for x in (small * (lam + 1), small * lam, small))
+    near = np.log1p(2 * np.sinh(up) * np.sinh(down) / np.cosh(middle))  # small moments keep digits
+    far = np.logaddexp(large, -large) - np.logaddexp(small, -small)
+    return np.where(large < 1, near, far)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _PairComposition(Guarantee):
+    """`steps` steps, each known by one pair (ε0, δ0) of its laws' exact profile: the best one.
+
+    `laws` must hold both directions of the relation (`NoisySGD.laws` does): a pair is valid when
+    every law's δ(ε0) is at most δ0. Sampling is inside the laws: for Poisson batches the pair at ε0
+    is the Gaussian's pair amplified by sampling (`amplify_by_sampling`).
+    """
+
+    laws: tuple[Law, ...]
+    steps: int
+    kind: Kind = "upper bound"
+    convention: str = "of the laws given"
+
+    def __post_init__(self) -> None:
+        check.whole("steps", self.steps, _STEPS)
+
+    def _step_delta(self, epsilon_0: ArrayLike) -> np.ndarray:
+        return np.max([law.delta(epsilon_0) for law in self.laws], axis=0)
+
+    def _total(self, epsilon: float, epsilon_0: np.ndarray, delta_0: np.ndarray) -> np.ndarray:
+        raise NotImplementedError
+
+    def _best(self, epsilon: float) -> tuple[float, float]:
+        """Least total δ at ε and the ε0 that gives it: a search by ever finer grids."""
+        epsilon = check.real("epsilon", epsilon, "[0, inf)")
+        low, high = self._range(epsilon)
+        extra = [0.0, epsilon, epsilon / self.steps]  # one step; basic composition
+        for _ in range(5):
+            grid = np.unique(np.concatenate([np.geomspace(low, high, 33), extra]))
+            total = self._total(epsilon, grid, self._step_delta(grid))
+            best = int(np.argmin(total))
+            extra = [grid[best]]
+            low = max(grid[max(best - 1, 0)], low * 1e-3)
+            high = grid[min(best + 1, grid.size - 1)]
+        return float(total[best]), float(grid[best])
+
+    def _range(self, epsilon: float) -> tuple[float, float]:
+        """Where the best ε0 can lie: from well below ε/T to where T δ0 no longer counts."""
+        negligible = 1e-18 / self.steps
+        enough = epsilon_from_delta(lambda e: float(self._step_delta(e)), negligible)
+        high = max(epsilon, enough, 1e-12)
+        return max(epsilon / (40 * self.steps), high * 1e-6 / math.sqrt(self.steps)), high
+
+    def delta(self, epsilon: ArrayLike) -> Any:
+        return np.vectorize(lambda e: self._best(e)[0], otypes=[float])(epsilon)
+
+    def epsilon(self, delta: float) -> float | None:
+        """Least ε at δ; None where δ/T is too small for a double."""
+        delta = check.real("delta", delta, "(0, 1)", "typical values are below 1/n")
+        if delta / self.steps < _LEAST:
+            return None
+        return epsilon_from_delta(lambda e: self._best(e)[0], delta)
+
+    def details(self, delta: float) -> dict[str, Any]:
+        """The split of δ: the pair of one step, and what the T steps' δ0 take of δ."""
+        epsilon = self.epsilon(delta)
+        if epsilon is None:
+            return {"reason": f"delta/steps is below {_LEAST:g}: no digits are left in a double"}
+        epsilon_0 = self._best(epsilon)[1]
+        delta_0 = float(self._step_delta(epsilon_0))
+        return {"epsilon_0": epsilon_0, "delta_0": delta_0, "share": self.steps * delta_0 / delta}
+
+
+@dataclass(frozen=True, kw_only=True)
+class StrongComposition(_PairComposition):
+    """DRV's strong composition of the best pair, or basic where that is better. Upper bound.
+
+    >>> from dpteach.laws import PoissonLaw
+    >>> laws = (PoissonLaw(0.01, 4.0, "remove"), PoissonLaw(0.01, 4.0, "add"))
+    >>> round(StrongComposition(laws=laws, steps=10000).epsilon(1e-5), 2)
+    16.84
+    """
+
+    name: str = "strong-composition"
+
+    def _total(self, epsilon: float, epsilon_0: np.ndarray, delta_0: np.ndarray) -> np.ndarray:
+        excess = np.maximum(0.0, epsilon - _drift(epsilon_0, self.steps))
+        scaled = excess / np.maximum(epsilon_0 * math.sqrt(self.steps), 1e-250)
+        slack = np.exp(-np.minimum(scaled, 1e100) ** 2 / 2)
+        slack = np.where(epsilon >= self.steps * epsilon_0, 0.0, slack)
+        return np.minimum(1.0, self.steps * delta_0 + slack)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptimalComposition(_PairComposition):
+    """KOV's optimal composition of the best pair: no use of a single pair gives less. Upper bound.
+
+    >>> from dpteach.laws import GaussianLaw
+    >>> one = OptimalComposition(laws=(GaussianLaw(1.0),), steps=1)
+    >>> round(one.epsilon(1e-5), 5)  # one step: its own curve
+    4.37718
+    """
+
+    name: str = "optimal-composition"
+
+    def _total(self, epsilon: float, epsilon_0: np.ndarray, delta_0: np.ndarray) -> np.ndarray:
+        return optimal_composition_delta(epsilon, epsilon_0, self.steps, delta_0)
