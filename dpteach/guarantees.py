@@ -173,6 +173,9 @@ class GaussianGuarantee(Guarantee):
     kind: Kind = "exact"
     convention: str = "of the mechanism that is mu-GDP"
 
+    def __post_init__(self) -> None:
+        check.real("mu", self.mu, "(0, inf)")
+
     def delta(self, epsilon: ArrayLike) -> Any:
         return gaussian_delta(self.mu, check.reals("epsilon", epsilon))
 

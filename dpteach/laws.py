@@ -28,7 +28,7 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import erfcx, log_ndtr, ndtr
+from scipy.special import erf, erfcx, log_ndtr, ndtr
 
 from dpteach import _validate as check
 
@@ -56,7 +56,9 @@ def gaussian_delta(mu: float, epsilon: ArrayLike) -> np.ndarray:
     positive = np.clip(a, 0.0, 1e100)
     density = np.exp(-positive * positive / 2) / math.sqrt(2 * math.pi)
     tail = density * math.sqrt(math.pi / 2) * (_mills(positive) - _mills(positive + mu))
-    body = ndtr(-a) - np.exp(np.minimum(epsilon + log_ndtr(-b), 0.0))
+    below = np.exp(np.minimum(np.maximum(epsilon, 0.0) + log_ndtr(-b), 0.0))  # e^ε Φ(-b), or Φ(-b) for ε < 0
+    between = (erf(b / math.sqrt(2)) - erf(a / math.sqrt(2))) / 2  # Φ(b) - Φ(a): keeps its digits for small mu
+    body = between + below * np.where(epsilon < 0, -1.0, 1.0) * np.expm1(-np.abs(epsilon))
     return np.clip(np.where(a > 0, tail, body), 0.0, 1.0)
 
 
