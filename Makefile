@@ -18,16 +18,16 @@ install:  # instant when nothing changed
 	@PYTHON="$(PYTHON)" sh tools/install.sh
 
 book: install
-	@$(PY) tools/build.py
+	@$(PY) tools/build_book.py
 
 test: install
-	@$(PY) tools/test.py
+	@$(PY) tools/run_tests.py
 
 lint: install
 	@$(PY) -m ruff check .
 
 serve: install
-	@$(PY) tools/build.py --serve
+	@$(PY) tools/build_book.py --serve
 
 outputs: install
 	@$(PY) tools/outputs.py $(if $(ONLY),"$(ONLY)")

@@ -28,8 +28,11 @@ def set_cache(app, config):
 
 
 def set_theme(app, config):
-    """Leave out the theme's second search button, in a bar of its own above the page."""
-    config.html_theme_options["navbar_persistent"] = []
+    """No second search button above the page; repository buttons once the address is set."""
+    options = config.html_theme_options
+    options["navbar_persistent"] = []
+    known = bool(options.get("repository_url"))
+    options["use_repository_button"] = options["use_issues_button"] = known
 
 
 def drop_thebe(app):
@@ -38,9 +41,19 @@ def drop_thebe(app):
         listeners[:] = [x for x in listeners if not x.handler.__module__.startswith("sphinx_thebe")]
 
 
+def escape_bars(app, what, name, obj, options, lines):
+    """Absolute values in docstrings, |x|, mean substitutions to Sphinx: escape the bars."""
+    for i, line in enumerate(lines):
+        if not line.lstrip().startswith((">>>", "...")):
+            parts = line.split("``")
+            parts[::2] = [part.replace("|", "\\|") for part in parts[::2]]
+            lines[i] = "``".join(parts)
+
+
 def setup(app):
     os.environ.update(environment())
     drop_thebe(app)
     app.connect("config-inited", set_cache)
     app.connect("config-inited", set_theme)
+    app.connect("autodoc-process-docstring", escape_bars)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -22,6 +22,13 @@ def build(quiet=False):
     return subprocess.run(command, cwd=ROOT, env=environment()).returncode
 
 
+def remove_orphans():
+    """Remove built pages whose source is gone, which Sphinx leaves lying about."""
+    for page in (INDEX.parent / "book").glob("*.html"):
+        if not (ROOT / "book" / page.with_suffix(".md").name).exists():
+            page.unlink()
+
+
 def show_reports():
     """Print what failing cells said: Sphinx only names the file that holds it."""
     for report in sorted((ROOT / "_build" / "html" / "reports").rglob("*.err.log")):
@@ -42,6 +49,7 @@ def main():
     if build():
         show_reports()
         sys.exit("\nThe book was not built: see the warnings above.")
+    remove_orphans()
     print(f"\nBuilt in {time.monotonic() - started:.0f} s. Open this page in a browser:\n"
           f"  {INDEX.as_uri()}")
 

@@ -13,10 +13,10 @@ from frame import ROOT, environment
 
 PYTEST = ["-m", "pytest", "-n", "2", "--dist", "loadscope", "-q",
           "--nbval", "--nbval-current-env", "--nbval-cell-timeout", "900",
-          "tests", "dpteach"]
+          "tests", "dpteach", "README.md"]
 STAGES = [
     ("style (ruff)", ["-m", "ruff", "check", "."]),
-    ("strict build of the book", ["tools/build.py"]),
+    ("strict build of the book", ["tools/build_book.py"]),
     ("tests, docstring examples, notebooks and guards", PYTEST),
 ]
 COUNT = re.compile(r"(\d+) (passed|failed|errors?)\b")
