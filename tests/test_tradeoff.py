@@ -1,0 +1,360 @@
+"""Trade-off functions against closed forms, all tests tried, and properties that theorems give."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.integrate import quad
+from scipy.stats import norm
+
+from dpteach.guarantees import (
+    delta_from_tradeoff,
+    f_epsilon_delta,
+    gaussian_delta,
+    gaussian_tradeoff,
+    tradeoff_from_delta,
+)
+from dpteach.laws import SubsampledLaw
+from dpteach.tradeoff import (
+    SIDES,
+    TradeOff,
+    distance,
+    subsampled_epsilon_delta,
+    subsampled_gaussian,
+)
+
+ALPHA = np.concatenate([[0.0], np.geomspace(1e-10, 0.5, 60), np.linspace(0, 1, 101)])
+quick = settings(deadline=None, derandomize=True, max_examples=60)
+weights = st.lists(st.integers(0, 20), min_size=2, max_size=7)
+
+
+@st.composite
+def curves(draw):
+    """Any pair of up to 7 outcomes, zeros and equal ratios included."""
+    p = np.array(draw(weights), dtype=float)
+    q = np.array(draw(st.lists(st.integers(0, 20), min_size=p.size, max_size=p.size)), dtype=float)
+    p[0] += p.sum() == 0
+    q[-1] += q.sum() == 0
+    return TradeOff(p / p.sum(), q / q.sum())
+
+
+rates = st.one_of(st.sampled_from([0.0, 1.0]), st.floats(0, 1))
+
+
+def best_test(p, q, alpha):
+    """T(P, Q)(α) by trying every deterministic test and mixing pairs of them: no Neyman-Pearson."""
+    sets = list(itertools.product([0, 1], repeat=len(p)))
+    points = [(float(np.dot(s, p)), 1 - float(np.dot(s, q))) for s in sets]
+    best = 1.0
+    for (a, x), (b, y) in itertools.product(points, repeat=2):
+        if a <= alpha + 1e-12:
+            best = min(best, x)
+        if a < alpha < b:
+            best = min(best, x + (y - x) * (alpha - a) / (b - a))
+    return best
+
+
+def test_neyman_pearson_against_every_test():
+    for p, q in (([0.5, 0.3, 0.2], [0.1, 0.2, 0.7]), ([0.6, 0.0, 0.4], [0.2, 0.3, 0.5]),
+                 ([0.25, 0.25, 0.3, 0.2], [0.25, 0.05, 0.6, 0.1])):
+        f = TradeOff(p, q)
+        for alpha in np.linspace(0, 1, 21):
+            assert math.isclose(float(f(alpha)), best_test(p, q, alpha), abs_tol=1e-12)
+
+
+PAIRS = [(0.0, 0.0), (1.0, 0.0), (0.5, 0.1), (3.0, 1e-5), (0.0, 0.3)]
+
+
+@pytest.mark.parametrize("epsilon, delta", PAIRS)
+def test_epsilon_delta_is_equation_4(epsilon, delta):
+    f = TradeOff.epsilon_delta(epsilon, delta)
+    np.testing.assert_allclose(f(ALPHA), f_epsilon_delta(epsilon, delta, ALPHA), atol=1e-15)
+    assert math.isclose(float(f.delta(epsilon)), delta, abs_tol=1e-15)
+
+
+@pytest.mark.parametrize("mu", [0.0, 0.01, 0.3, 1.0, 3.0, 8.0, 25.0])
+def test_gaussian_from_both_sides(mu):
+    below, above = (TradeOff.gaussian(mu, side) for side in SIDES)
+    truth = gaussian_tradeoff(mu, ALPHA)
+    assert np.all(below(ALPHA) <= truth + 1e-14) and np.all(truth <= above(ALPHA) + 1e-14)
+    assert distance(below, above) <= 4e-5 * max(mu, mu**1.5)  # second order in the cells' width
+    for epsilon in (0.0, 0.7, 3.0):
+        delta = float(gaussian_delta(mu, epsilon)) if mu else 0.0
+        assert float(above.delta(epsilon)) - 1e-14 <= delta <= float(below.delta(epsilon)) + 1e-14
+
+
+@pytest.mark.parametrize("f", [
+    lambda a: gaussian_tradeoff(1.3, a),
+    lambda a: (1 - a) ** 3,  # not symmetric
+    lambda a: (1 - np.sqrt(a)) ** 2,  # infinite slope at 0
+    lambda a: f_epsilon_delta(0.8, 0.05, a),  # corners and f(0) < 1
+])
+def test_any_function_from_both_sides(f):
+    gaps = []
+    for points in (300, 1200):
+        below, above = (TradeOff.from_function(f, side, points) for side in SIDES)
+        assert np.all(below(ALPHA) <= f(ALPHA) + 1e-14) and np.all(f(ALPHA) <= above(ALPHA) + 1e-14)
+        gaps.append(distance(below, above))
+    assert gaps[1] < gaps[0] < 0.02 and gaps[1] < 0.004
+
+
+@quick
+@given(curves())
+def test_shape_of_a_trade_off_function(f):
+    grid = np.linspace(0, 1, 41)
+    values = f(grid)
+    assert np.all(values <= 1 - grid + 1e-14) and np.all(values >= 0)
+    assert np.all(np.diff(values) <= 1e-14)
+    assert np.all(np.diff(f.loss) < 0)
+    middle = f((grid[1:] + grid[:-1]) / 2)
+    assert np.all(middle <= (values[1:] + values[:-1]) / 2 + 1e-14)
+
+
+@quick
+@given(curves())
+def test_inverse_is_the_infimum(f):
+    grid = np.concatenate([f.alpha, np.linspace(0, 1, 21)])
+    found = f.inverse()(grid)
+    assert np.all(f(found) <= grid + 1e-12)  # found is in the set {t: f(t) ≤ α}
+    before = np.clip(found - 1e-9, 0, 1)
+    assert np.all((f(before) > grid - 1e-12) | (found <= 1e-9))  # and nothing smaller is
+    assert distance(f.inverse().inverse(), f) <= 1e-14
+
+
+@quick
+@given(curves())
+def test_duality_round_trip(f):
+    """f → δ(ε) → f, and both against the conjugate's definition on the vertices."""
+    slopes = f.loss[np.isfinite(f.loss)]
+    epsilons = np.concatenate([[-600.0], slopes, [600.0]])
+    for epsilon in epsilons[1:-1]:
+        by_definition = 1 + float(f.conjugate(-math.exp(epsilon)))
+        assert math.isclose(float(f.delta(epsilon)), by_definition, abs_tol=1e-12)
+    # the slopes' lines, and 0, meet f at every vertex
+    lines = 1 - f.delta(epsilons)[:, None] - np.exp(epsilons)[:, None] * ALPHA
+    np.testing.assert_allclose(np.maximum(lines.max(axis=0), 0), f(ALPHA), atol=1e-12)
+
+
+@quick
+@given(curves(), rates)
+def test_symmetric_round_trip_through_nonnegative_epsilon(f, rate):
+    f = f.subsample(rate)
+    epsilons = np.abs(f.loss[np.isfinite(f.loss)])
+    epsilons = np.concatenate([[0.0], epsilons, [600.0]])
+    back = tradeoff_from_delta(f.delta, ALPHA, epsilons)
+    np.testing.assert_allclose(back, f(ALPHA), atol=1e-9)
+
+
+def test_corollary_2_13_both_ways():
+    for mu in (0.2, 1.0, 2.5):
+        for epsilon in (0.0, 0.5, 2.0):
+            numeric = delta_from_tradeoff(lambda a, mu=mu: gaussian_tradeoff(mu, a), epsilon)
+            assert math.isclose(numeric, float(gaussian_delta(mu, epsilon)), abs_tol=1e-6)
+        alpha = np.array([0.01, 0.2, 0.5, 0.9])
+        envelope = tradeoff_from_delta(
+            lambda e, mu=mu: gaussian_delta(mu, e), alpha, np.linspace(0, 12, 20001))
+        np.testing.assert_allclose(envelope, gaussian_tradeoff(mu, alpha), atol=1e-6)
+
+
+@quick
+@given(curves(), curves(), curves())
+def test_tensor_products_commute_and_associate(f, g, h):
+    assert distance(f @ g, g @ f) <= 1e-12
+    assert distance((f @ g) @ h, f @ (g @ h)) <= 1e-12
+    identity = TradeOff([1.0], [1.0])
+    assert distance(f @ identity, f) <= 1e-14
+    assert np.all((f @ g)(ALPHA) <= np.minimum(f(ALPHA), g(ALPHA)) + 1e-12)
+    assert distance((f @ g).inverse(), f.inverse() @ g.inverse()) <= 1e-12
+
+
+@settings(deadline=None, derandomize=True, max_examples=8)
+@given(st.lists(st.floats(0.05, 1.5), min_size=2, max_size=3))
+def test_gaussian_products_are_corollary_3_3(mus):
+    truth = gaussian_tradeoff(math.hypot(*mus), ALPHA)
+    for side, sign in (("below", 1), ("above", -1)):
+        f = TradeOff.gaussian(mus[0], side, 400)
+        for mu in mus[1:]:
+            f = (f @ TradeOff.gaussian(mu, side, 400)).coarsen(400, side)
+        assert np.all(sign * (f(ALPHA) - truth) <= 1e-13)
+        assert np.max(np.abs(f(ALPHA) - truth)) < 1e-3
+
+
+def test_gaussian_power():
+    truth = gaussian_tradeoff(0.1 * math.sqrt(50), ALPHA)
+    below, above = (TradeOff.gaussian(0.1, side, 500).power(50, side) for side in SIDES)
+    assert np.all(below(ALPHA) <= truth + 1e-12) and np.all(truth <= above(ALPHA) + 1e-12)
+    assert distance(below, above) < 3e-4
+
+
+@pytest.mark.parametrize("epsilon, steps, delta", [(1.0, 3, 0.0), (0.3, 20, 0.01), (0.1, 100, 0.0)])
+def test_randomised_response_against_squaring_and_binomials(epsilon, steps, delta):
+    f = TradeOff.randomised_response(epsilon, steps, delta)
+    assert distance(f, TradeOff.epsilon_delta(epsilon, delta).power(steps)) < 1e-12
+    # Kairouz, Oh and Viswanath 2015, Theorem 3.3, written as a sum over lies
+    for i in range(steps // 2 + 1):
+        e = (steps - 2 * i) * epsilon
+        total = sum(
+            math.comb(steps, j)
+            * (math.exp((steps - j) * epsilon) - math.exp((steps - 2 * i + j) * epsilon))
+            for j in range(i)
+        ) / (1 + math.exp(epsilon)) ** steps
+        wanted = 1 - (1 - delta) ** steps * (1 - total)
+        assert math.isclose(float(f.delta(e)), wanted, abs_tol=1e-12)
+
+
+def test_tensor_product_is_an_experiment_on_both_outputs():
+    """f⊗g(0.1) by simulation: an attacker who sees both outputs and sums the losses."""
+    rng = np.random.default_rng(5)
+    mus, n = (0.8, 0.6), 400_000
+    null = sum(m * rng.standard_normal(n) for m in mus)
+    other = sum(m * (m + rng.standard_normal(n)) for m in mus)
+    cut = np.quantile(null, 0.9)
+    f = TradeOff.gaussian(mus[0]) @ TradeOff.gaussian(mus[1])
+    assert abs(np.mean(other <= cut) - float(f(0.1))) < 5 * 0.5 / math.sqrt(n) * 2
+
+
+@quick
+@given(curves(), rates)
+def test_properties_of_subsampling(f, rate):
+    """Convex and symmetric by construction of the theorem; p = 0 gives Id; between f's and Id."""
+    g = f.subsample(rate)
+    assert g.is_symmetric(1e-12)
+    assert np.all(np.diff(g.loss) < 0)  # convex: slopes rise
+    mixed = f.mixed(rate)
+    np.testing.assert_allclose(mixed(ALPHA), rate * f(ALPHA) + (1 - rate) * (1 - ALPHA), atol=1e-13)
+    lower = np.minimum(f(ALPHA), f.inverse()(ALPHA))
+    assert np.all(g(ALPHA) <= np.minimum(mixed(ALPHA), mixed.inverse()(ALPHA)) + 1e-12)
+    hull = TradeOff.from_points(ALPHA, lower)  # f and f⁻¹, symmetrised: p = 1
+    assert np.all(f.subsample(1.0)(ALPHA) <= hull(ALPHA) + 1e-12)
+    assert np.all(g(ALPHA) >= f.subsample(1.0)(ALPHA) - 1e-12)
+    assert np.all(g(ALPHA) <= 1 - ALPHA + 1e-12)
+    assert distance(f.subsample(0.0), TradeOff([1.0], [1.0])) <= 1e-14
+
+
+@quick
+@given(curves(), rates)
+def test_subsampling_symmetric_functions(f, rate):
+    f = f.subsample(1.0)  # symmetric
+    g = f.subsample(rate)
+    assert distance(f.subsample(1.0), f) <= 1e-12  # p = 1 changes nothing
+    assert np.all(g(ALPHA) >= f(ALPHA) - 1e-12)
+    for epsilon in (0.0, 0.4, 2.0):  # amplification by sampling is tight for each ε alone
+        amplified = math.log1p(rate * math.expm1(epsilon))
+        wanted = rate * float(f.delta(epsilon))
+        assert math.isclose(float(g.delta(amplified)), wanted, abs_tol=1e-12)
+
+
+@quick
+@given(curves(), rates, rates)
+def test_more_sampling_is_less_private(f, a, b):
+    low, high = sorted((a, b))
+    assert np.all(f.subsample(low)(ALPHA) >= f.subsample(high)(ALPHA) - 1e-12)
+
+
+def supporting_lines(f, alpha):
+    """The greatest convex minorant on a fine grid of slopes: no hull, no ordering."""
+    grid = np.linspace(0, 1, 4001)
+    values = f(grid)
+    slopes = -np.concatenate([np.geomspace(1e-4, 1e4, 2001)])
+    heights = np.array([np.min(values - s * grid) for s in slopes])
+    return np.max(heights[:, None] + slopes[:, None] * alpha, axis=0)
+
+
+def test_double_conjugate_by_supporting_lines():
+    p = 0.3
+    for f in (TradeOff.gaussian(1.5, "above", 2000), TradeOff.epsilon_delta(1.2, 0.05),
+              TradeOff([0.5, 0.3, 0.2], [0.1, 0.2, 0.7])):
+        mixed = f.mixed(p)
+        worse = lambda a, m=mixed: np.minimum(m(a), m.inverse()(a))  # noqa: E731
+        alpha = np.linspace(0.01, 0.99, 50)
+        np.testing.assert_allclose(f.subsample(p)(alpha), supporting_lines(worse, alpha), atol=2e-3)
+
+
+@pytest.mark.parametrize("rate", [0.0, 1e-6, 0.01, 0.3, 1.0])
+@pytest.mark.parametrize("mu", [0.05, 0.7, 3.0])
+def test_subsampled_gaussian_three_ways(rate, mu):
+    below, above = (TradeOff.gaussian(mu, side, 1500).subsample(rate) for side in SIDES)
+    closed = subsampled_gaussian(rate, mu, ALPHA)
+    assert np.all(below(ALPHA) <= closed + 1e-13) and np.all(closed <= above(ALPHA) + 1e-13)
+    assert distance(below, above) < 1e-4 * max(rate, 1e-9)
+    if rate:  # the one-step law's exact profile, by duality
+        law = SubsampledLaw(rate, mu)
+        for epsilon in (0.0, 0.3, 1.0):
+            lines = 1 - float(law.delta(epsilon)) - math.exp(epsilon) * ALPHA
+            assert np.all(lines <= closed + 1e-13)
+    middle = np.array([norm.cdf(-mu / 2), rate * norm.cdf(-mu / 2) + (1 - rate) * norm.cdf(mu / 2)])
+    ends = subsampled_gaussian(rate, mu, middle)
+    np.testing.assert_allclose(ends, middle[::-1], atol=1e-14)  # the segment of slope -1
+
+
+def test_subsampled_gaussian_is_its_own_inverse():
+    alpha = np.concatenate([np.geomspace(1e-12, 0.1, 50), np.linspace(0.1, 0.9, 50)])
+    for rate, mu in ((0.01, 1.0), (0.5, 2.0), (0.9, 0.1)):
+        once = subsampled_gaussian(rate, mu, alpha)
+        np.testing.assert_allclose(subsampled_gaussian(rate, mu, once), alpha, atol=1e-14)
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.004, 0.5, 1.0])
+@pytest.mark.parametrize("epsilon, delta", [(0.0, 0.0), (1.0, 0.0), (0.5, 0.2), (4.0, 1e-3)])
+def test_subsampled_epsilon_delta_closed_form(rate, epsilon, delta):
+    hull = TradeOff.epsilon_delta(epsilon, delta).subsample(rate)
+    closed = subsampled_epsilon_delta(rate, epsilon, delta, ALPHA)
+    np.testing.assert_allclose(hull(ALPHA), closed, atol=1e-14)
+
+
+def test_functionals_against_quadrature_and_closed_forms():
+    mu = 0.8
+    found = TradeOff.gaussian(mu, "above", 20001).functionals()
+    loss = lambda t: mu * t - mu * mu / 2  # noqa: E731 (log q/p, t ~ N(0,1) under P)
+    mean = lambda g: quad(lambda t: g(loss(t)) * norm.pdf(t), -12, 12, points=[0, mu / 2])[0]  # noqa: E731
+    wanted = [-mean(lambda x: x), mean(lambda x: x * x), mean(lambda x: abs(x) ** 3),
+              mean(lambda x: abs(x + mu * mu / 2) ** 3)]
+    np.testing.assert_allclose(found, wanted, rtol=1e-6)
+    assert math.isclose(found.kl, mu * mu / 2, rel_tol=1e-6)
+    assert math.isclose(found.variance, mu * mu, rel_tol=1e-6)
+    e = 1.3  # pure DP: log|f'| = ±ε, with weight 1/(1+e^ε) on the steep side
+    pure = TradeOff.epsilon_delta(e).functionals()
+    steep = 1 / (1 + math.exp(e))
+    kl = e * (1 - 2 * steep)
+    wanted = [kl, e**2, e**3, steep * (e + kl) ** 3 + (1 - steep) * (e - kl) ** 3]
+    np.testing.assert_allclose(pure, wanted, rtol=1e-12)
+    assert TradeOff.epsilon_delta(1.0, 0.1).functionals().kl == math.inf
+
+
+@quick
+@given(curves(), curves(), st.sampled_from(SIDES), st.integers(10, 30))
+def test_coarsening_keeps_its_side(f, g, side, points):
+    fine = f @ g @ f
+    coarse = fine.coarsen(points, side)
+    gap = coarse(ALPHA) - fine(ALPHA)
+    assert np.all(gap <= 1e-12) if side == "below" else np.all(gap >= -1e-12)
+    assert coarse.p.size <= points + 4
+    for epsilon in (0.0, 1.0):
+        moved = float(coarse.delta(epsilon) - fine.delta(epsilon))
+        assert moved >= -1e-12 if side == "below" else moved <= 1e-12
+
+
+@pytest.mark.parametrize("call, name", [
+    (lambda: TradeOff([0.5, 0.6], [0.5, 0.5]), "sum of p"),
+    (lambda: TradeOff([0.5, 0.5], [1.0]), "p and q"),
+    (lambda: TradeOff([1.5, -0.5], [0.5, 0.5]), "p"),
+    (lambda: TradeOff([math.nan, 1.0], [0.5, 0.5]), "p"),
+    (lambda: TradeOff.gaussian(math.nan), "mu"),
+    (lambda: TradeOff.gaussian(26.0), "mu"),
+    (lambda: TradeOff.gaussian(1.0, "left"), "side"),
+    (lambda: TradeOff.gaussian(1.0).subsample(1.5), "rate"),
+    (lambda: TradeOff.gaussian(1.0)(1.5), "alpha"),
+    (lambda: TradeOff.gaussian(1.0).power(2.5), "steps"),
+    (lambda: TradeOff.from_function(lambda a: 2 - a), "f(alpha)"),
+    (lambda: TradeOff.gaussian(1.0, points=9000) @ TradeOff.gaussian(1.0, points=9000), "f⊗g"),
+    (lambda: subsampled_gaussian(-0.1, 1.0, 0.5), "rate"),
+    (lambda: subsampled_epsilon_delta(0.5, -1.0, 0.0, 0.5), "epsilon"),
+    (lambda: TradeOff.epsilon_delta(1.0, 0.1).epsilon(0.05), "delta"),
+])
+def test_wrong_arguments_are_named(call, name):
+    with pytest.raises(ValueError) as told:
+        call()
+    assert str(told.value).startswith(name)
