@@ -1,0 +1,205 @@
+"""The command line: the form that scripts rely on, and one line for bad input."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from dpteach.__main__ import main
+
+HEADLINE = "account --convention add-remove --q 0.01 --sigma 4 --steps 10000 --delta 1e-5".split()
+MNIST = "--n 60000 --batch-size 256 --delta 1e-5"
+RUN_A = f"account --convention replace-one {MNIST} --epochs 15 --sigma 1.3".split()
+NAMES = {
+    "moments",
+    "clt",
+    "rdp",
+    "tensor-power",
+    "berry-esseen",
+    "strong-composition",
+    "optimal-composition",
+    "edgeworth",
+}
+KINDS = {"exact", "bracket", "upper bound", "lower bound", "asymptotic"}
+
+
+@pytest.fixture
+def ask(capsys):
+    """Run the command and give its exit code, output and errors."""
+
+    def run(arguments):
+        try:
+            code = main(list(arguments))
+        except SystemExit as stop:
+            code = stop.code
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return run
+
+
+@pytest.fixture
+def ask_json(ask):
+    def run(arguments):
+        code, out, err = ask([*arguments, "--json"])
+        assert (code, err) == (0, "")
+        answer = json.loads(out)
+        return answer, {row["name"]: row for row in answer["guarantees"]}
+
+    return run
+
+
+@pytest.mark.parametrize("steps, epsilon, order", [(10000, 1.2586, 19), (40000, 2.5759, 9)])
+def test_headline(ask_json, steps, epsilon, order):
+    arguments = [str(steps) if x == "10000" else x for x in HEADLINE]
+    answer, rows = ask_json(arguments)
+    assert (answer["convention"], answer["sampling"]) == ("add-remove", "poisson")
+    assert (answer["steps"], answer["delta"]) == (steps, 1e-5)
+    moments = rows["moments"]
+    assert (round(moments["epsilon"], 4), moments["order"], moments["orders"]) == (
+        epsilon,
+        order,
+        "integer",
+    )
+    assert moments["kind"] == "upper bound" and rows["clt"]["kind"] == "asymptotic"
+
+
+@pytest.mark.parametrize(
+    "epochs, sigma, steps, mu, epsilon",
+    [
+        (15, 1.3, 3516, 0.2847, 1.069),
+        (60, 1.1, 14063, 0.7374, 3.087),
+        (45, 0.7, 10547, 1.5536, 7.355),
+    ],
+)
+def test_replace_one(ask_json, epochs, sigma, steps, mu, epsilon):
+    arguments = f"account --convention replace-one {MNIST} --epochs {epochs} --sigma {sigma}"
+    answer, rows = ask_json(arguments.split())
+    assert (answer["convention"], answer["sampling"], answer["steps"]) == (
+        "replace-one",
+        "fixed-size",
+        steps,
+    )
+    assert answer["noise_multiplier"] == 2 * sigma
+    assert (round(rows["clt"]["mu"], 4), round(rows["clt"]["epsilon"], 3)) == (mu, epsilon)
+
+
+@pytest.mark.parametrize(
+    "epochs, sigma, least", [(15, 1.3, 1.1912), (60, 1.1, 3.0084), (45, 0.7, 7.0980)]
+)
+def test_real_orders(ask_json, epochs, sigma, least):
+    arguments = (
+        f"account --convention add-remove {MNIST} --epochs {epochs} --sigma {sigma} --orders real"
+    )
+    _, rows = ask_json(arguments.split())
+    assert least - 5e-5 <= rows["moments"]["epsilon"] <= least + 0.003
+    assert rows["moments"]["orders"] == "real" and rows["moments"]["order"] % 1 != 0
+
+
+@pytest.mark.parametrize("arguments", [HEADLINE, RUN_A], ids=["add-remove", "replace-one"])
+def test_form_of_the_json(ask_json, arguments):
+    answer, _ = ask_json(arguments)
+    assert {"convention", "sampling", "steps", "delta", "warnings", "guarantees"} <= set(answer)
+    assert isinstance(answer["steps"], int) and all(
+        isinstance(text, str) for text in answer["warnings"]
+    )
+    for row in answer["guarantees"]:
+        assert (
+            {"name", "kind", "epsilon"} <= set(row)
+            and row["name"] in NAMES
+            and row["kind"] in KINDS
+        )
+        epsilon = row["epsilon"]
+        if row["kind"] == "bracket" and epsilon is not None:
+            assert len(epsilon) == 2 and epsilon[0] <= epsilon[1]
+        else:
+            assert epsilon is None or isinstance(epsilon, float)
+        assert epsilon is not None or row["reason"]
+
+
+def test_null_with_a_reason(ask_json):
+    _, rows = ask_json(
+        "account --convention add-remove --q 0.01 --sigma 0.03 --steps 10 --delta 1e-5".split()
+    )
+    assert rows["clt"]["epsilon"] is None and "sigma" in rows["clt"]["reason"]
+
+
+def test_steps_with_n_and_q_with_steps(ask_json):
+    """n, batch size, epochs; n, batch size, steps; q and steps: three ways to say one run."""
+    _, by_epochs = ask_json(RUN_A)
+    _, by_steps = ask_json(" ".join(RUN_A).replace("--epochs 15", "--steps 3516").split())
+    rate = f"--q {256 / 60000!r} --steps 3516 --sigma 1.3 --delta 1e-5"
+    answer, by_rate = ask_json(f"account --convention replace-one {rate}".split())
+    assert by_epochs == by_steps == by_rate
+    assert any("n isn't known" in text for text in answer["warnings"])
+
+
+def test_warning_for_a_large_delta(ask_json, ask):
+    arguments = [x if x != "1e-5" else "1e-4" for x in RUN_A]
+    answer, _ = ask_json(arguments)
+    assert any("at least 1/n" in text for text in answer["warnings"])
+    assert "warning: delta = 0.0001 is at least 1/n" in ask(arguments)[1]
+    assert ask_json(RUN_A)[0]["warnings"] == []
+
+
+def test_table(ask):
+    code, out, err = ask(HEADLINE)
+    assert code == 0 and err == ""
+    assert "add-remove neighbours, poisson batches, noise std 4 × clip_norm" in out
+    row = next(line for line in out.splitlines() if line.startswith("moments"))
+    assert "upper bound" in row and "1.25857" in row and "order 19" in row
+    assert "asymptotic" in next(line for line in out.splitlines() if line.startswith("clt"))
+
+
+def changed(option, value):
+    arguments = list(HEADLINE)
+    arguments[arguments.index(option) + 1] = value
+    return arguments
+
+
+BAD = [
+    *[(changed("--q", v), "q|sampling_rate") for v in ("1.5", "-0.1", "0", "nan", "inf", "a")],
+    *[(changed("--sigma", v), "sigma") for v in ("0", "-1", "nan", "inf", "four")],
+    *[(changed("--steps", v), "steps") for v in ("0", "-3", "1.5", "nan", "1e4000")],
+    *[(changed("--delta", v), "delta") for v in ("0", "1", "1.5", "-1e-5", "nan")],
+    (changed("--convention", "both"), "convention"),
+    (HEADLINE[:-2], "delta"),
+    (HEADLINE + ["--orders", "all"], "orders"),
+    (HEADLINE + ["--epochs", "3"], "epochs"),
+    (HEADLINE + ["--n", "100"], "batch_size"),
+    (RUN_A + ["--steps", "7"], "steps"),
+    (["account"], "convention"),
+    ([], "command"),
+    (["acount"], "acount"),
+]
+
+
+@pytest.mark.parametrize(
+    "arguments, names", BAD, ids=lambda x: " ".join(x) if isinstance(x, list) else ""
+)
+def test_bad_input_is_one_line_and_code_2(ask, arguments, names):
+    import re
+
+    for extra in ([], ["--json"]):
+        code, out, err = ask([*arguments, *extra])
+        assert code == 2 and out == ""
+        assert err.count("\n") == 1 and err.endswith("\n") and "Traceback" not in err
+        assert re.search(names, err), err
+
+
+def test_as_a_program():
+    """In a new Python: exit codes and streams are what a shell sees."""
+    command = [sys.executable, "-m", "dpteach"]
+    good = subprocess.run([*command, *HEADLINE, "--json"], capture_output=True, text=True)
+    assert good.returncode == 0 and good.stderr == "" and json.loads(good.stdout)["steps"] == 10000
+    bad = subprocess.run([*command, *changed("--q", "2")], capture_output=True, text=True)
+    assert bad.returncode == 2 and bad.stdout == "" and len(bad.stderr.splitlines()) == 1
+
+
+def test_no_torch_for_accounting():
+    code = (
+        "import sys, dpteach.__main__ as m; m.main(sys.argv[1:]); sys.exit('torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *HEADLINE], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
