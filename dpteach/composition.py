@@ -136,7 +136,8 @@ def _response_delta(epsilon: np.ndarray, epsilon_0: np.ndarray, steps: int) -> n
     k = np.where(inside, k, 1.0)
     above = betainc(k, steps - k + 1, expit(epsilon_0))
     below = betainc(k, steps - k + 1, expit(-epsilon_0))
-    rounding = 4e-15 * math.sqrt(steps) * above  # of the tails, whose arguments are rounded
+    depth = 1 - np.log(np.maximum(above, 1e-300))
+    rounding = 4e-15 * np.sqrt(steps * depth) * above  # the tails' arguments are rounded
     delta = above - np.exp(np.minimum(epsilon, 700.0)) * below + rounding
     return np.where(inside, np.clip(delta, 0.0, 1.0), 0.0)
 
