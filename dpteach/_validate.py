@@ -72,7 +72,7 @@ def whole(name: str, value: Any, interval: str = "[0, inf)", advice: str = "") -
     if not _number_like(value) or np.ndim(value) != 0:
         raise _refuse(name, value, allowed, advice)
     number = float(value)
-    if not math.isfinite(number) or number != int(value) or not _inside(np.asarray(number), interval):
+    if not math.isfinite(number) or int(value) != value or not _inside(np.asarray(number), interval):
         raise _refuse(name, value, allowed, advice)
     return int(value)
 
