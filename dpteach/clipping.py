@@ -40,6 +40,7 @@ __all__ = [
     "ENGINES",
     "ClippedSum",
     "Loss",
+    "channels_last",
     "check_model",
     "clipped_sum",
     "keep_freed_memory",
@@ -193,7 +194,7 @@ def _fast(
     """
     parameters = trainable(model)
     with _recorded_calls(model, len(inputs)) as calls:
-        outputs = model(_channels_last(inputs))
+        outputs = model(channels_last(inputs))
         _check_inputs_unchanged(calls)
         total = _total_loss(loss, outputs, targets)
     deltas = torch.autograd.grad(total, [call.edge for call in calls], allow_unused=True)
@@ -235,8 +236,8 @@ def _check_inputs_unchanged(calls: list[_Call]) -> None:
     for call in calls:
         if call.inputs._version != call.version:
             raise ValueError(
-                f"the input of layer {call.name!r} is changed in place after the layer has used it, so"
-                " its gradients would be wrong: use the out-of-place operation, or engine='vmap'"
+                f"the input of layer {call.name!r} is changed in place after the layer has used it,"
+                " so its gradients would be wrong: use the out-of-place operation, or engine='vmap'"
             )
 
 
@@ -285,7 +286,7 @@ def _recorded_calls(model: nn.Module, batch: int) -> Iterator[list[_Call]]:
             p.requires_grad_()
 
 
-def _channels_last(x: Tensor) -> Tensor:
+def channels_last(x: Tensor) -> Tensor:
     """Images with the channels innermost in memory: pooling and convolution are about twice as
     fast so.
     """
@@ -510,8 +511,8 @@ use GroupNorm or LayerNorm instead
 
 def _mixes(name: str, layer: nn.Module) -> ValueError:
     return ValueError(
-        f"layer {name!r} ({type(layer).__name__}) mixes the records of a batch, so no gradient belongs"
-        " to one record: use GroupNorm or LayerNorm instead"
+        f"layer {name!r} ({type(layer).__name__}) mixes the records of a batch, so no gradient"
+        " belongs to one record: use GroupNorm or LayerNorm instead"
     )
 
 

@@ -1,0 +1,389 @@
+"""Algorithm 1, noisy SGD, for any `torch.nn` model and loss.
+
+`noisy_step` is one line of the algorithm after another; `train` repeats it `run.steps` times. All
+that privacy depends on comes from one `NoisySGD` object, the same that the accountants take, so
+what is trained and what is accounted for can't differ. Steps accounted are noisy updates made: an
+empty Poisson batch still steps, and a resumed training counts the steps it made before.
+
+What is public: n, m, T, C, the noise multiplier, the learning rate. What is secret: the batches
+and their sizes, the gradients' norms, and the seed, which here is an argument so that results can
+be reproduced. Whoever knows the seed can subtract the noise: for real data draw it from
+`secrets.randbits(64)` and forget it.
+
+Not for: protecting real data against an attacker who sees the model's lowest bits. The noise is
+floating-point and its generator isn't cryptographic.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import sys
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from dpteach import _cache, mnist, sampling
+from dpteach import _validate as check
+from dpteach.clipping import (
+    ClippedSum,
+    Loss,
+    channels_last,
+    check_model,
+    clipped_sum,
+    keep_freed_memory,
+    trainable,
+)
+from dpteach.run import NoisySGD
+
+__all__ = [
+    "Evaluation",
+    "Training",
+    "accuracy",
+    "evaluation_steps",
+    "noisy_step",
+    "train",
+    "train_mnist",
+]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What `evaluate` said after `step` noisy updates, `epoch` = step · m/n passes."""
+
+    step: int
+    epoch: float
+    value: float
+
+
+@dataclass(frozen=True)
+class Training:
+    """A finished (or stopped) training.
+
+    `run` and `seed` say what was run; `steps` counts the noisy updates made, which is what must be
+    accounted for; `history` holds the evaluations in order, `model` the trained copy. `skipped`
+    counts records left out of a batch because their gradient wasn't finite, over all steps: it's
+    secret, and 0 for healthy data.
+    """
+
+    run: NoisySGD
+    seed: int
+    steps: int
+    history: tuple[Evaluation, ...]
+    model: nn.Module
+    skipped: int
+
+    def last_epoch(self) -> np.ndarray:
+        """Values of the evaluations in the last epoch: steps in (T - n/m, T]."""
+        start = self.steps - 1 / self.run.sampling_rate
+        return np.array([e.value for e in self.history if e.step > start])
+
+
+def noisy_step(
+    model: nn.Module,
+    loss: Loss,
+    inputs: Tensor,
+    targets: Tensor,
+    run: NoisySGD,
+    learning_rate: float,
+    noise: torch.Generator,
+    *,
+    engine: str = "fast",
+    microbatch: int | None = None,
+) -> ClippedSum:
+    """One update θ ← θ - η · (Σ clipped gradients + noise)/m on a drawn batch, which may be empty.
+
+    m is `run.batch_size`, the public expected size, never the drawn batch's: dividing by a size
+    that depends on who is in the batch isn't covered by the analysis. The noise's standard
+    deviation is `run.noise_multiplier * run.clip_norm` on the sum, drawn once.
+
+    >>> run = NoisySGD(n=4, batch_size=2, steps=1, noise_multiplier=1.0)
+    >>> model = nn.Linear(3, 1)
+    >>> x, y, noise = torch.rand(0, 3), torch.rand(0, 1), torch.Generator().manual_seed(0)
+    >>> noisy_step(model, F.mse_loss, x, y, run, 0.1, noise).skipped
+    0
+    """
+    clipped = clipped_sum(
+        model, loss, inputs, targets, run.clip_norm, engine=engine, microbatch=microbatch
+    )
+    std = run.noise_multiplier * run.clip_norm
+    with torch.no_grad():
+        for theta, total in zip(trainable(model).values(), clipped.gradients, strict=True):
+            z = torch.randn(theta.shape, generator=noise, dtype=theta.dtype)
+            theta.sub_(total + std * z, alpha=learning_rate / run.batch_size)
+    return clipped
+
+
+def train(
+    model: nn.Module,
+    run: NoisySGD,
+    inputs: Tensor,
+    targets: Tensor,
+    *,
+    learning_rate: float | Callable[[int], float],
+    seed: int,
+    loss: Loss = F.cross_entropy,
+    evaluate: Callable[[nn.Module], float] | None = None,
+    evaluate_at: Iterable[int] | None = None,
+    engine: str = "fast",
+    microbatch: int | None = None,
+    stop_after: int | None = None,
+    progress: bool = False,
+    checkpoint: str | Path | None = None,
+    checkpoint_every: int = 200,
+) -> Training:
+    """Algorithm 1: `run.steps` noisy updates of a copy of `model`.
+
+    Parameters
+    ----------
+    inputs, targets : all n = `run.n` records, in memory.
+    learning_rate : η, or a function of the step t = 0, 1, … that returns η_t.
+    seed : decides the batches, the noise and dropout, by separate streams; nothing global is read
+        or changed.
+    loss, engine, microbatch : see `dpteach.clipping.clipped_sum`.
+    evaluate, evaluate_at : a function of the model, and the steps after which it's called;
+        `evaluation_steps(run)` by default: each epoch's end, and four times in the last epoch.
+    stop_after : make only the first so many steps of the run.
+    progress : show a line on stderr that says how far it is.
+    checkpoint : a file to continue from, if it's there, and to write every `checkpoint_every`
+        steps. After a stop at any moment, the same call ends with the same parameters to the bit.
+
+    Raises `ValueError` for a model that mixes records, for a checkpoint of another run, for data
+    that aren't n records.
+
+    >>> run = NoisySGD(n=8, batch_size=2, epochs=1, noise_multiplier=1.0)
+    >>> x, y = torch.ones(8, 3), torch.zeros(8, 1)
+    >>> train(nn.Linear(3, 1), run, x, y, learning_rate=0.1, seed=0, loss=F.mse_loss).steps
+    4
+    """
+    eta, run_to = _checked(run, inputs, targets, learning_rate, stop_after)
+    seed = check.whole("seed", seed, "[0, inf)")
+    check_model(model, inputs[:2])
+    keep_freed_memory()
+    model = copy.deepcopy(model).train()
+    when = set(evaluation_steps(run) if evaluate_at is None else evaluate_at) if evaluate else set()
+    batches, noise, layers = _streams(seed)
+    state = _State(model, batches, noise)
+    identity = {"run": asdict(run), "seed": seed, "eta": [eta(t) for t in (0, run.steps - 1)]}
+    if checkpoint is not None:
+        checkpoint_every = check.whole("checkpoint_every", checkpoint_every, "[1, inf)")
+        state.resume(Path(checkpoint), identity)
+    bar = _Progress(run_to, run.sampling_rate, progress)
+    with torch.random.fork_rng(
+        devices=[]
+    ):  # dropout reads the global generator: lend it a seeded one
+        for t in range(state.step, run_to):
+            torch.manual_seed((layers + t) % 2**63)
+            drawn = sampling.draw(run, batches)
+            clipped = noisy_step(
+                model,
+                loss,
+                inputs[drawn],
+                targets[drawn],
+                run,
+                eta(t),
+                noise,
+                engine=engine,
+                microbatch=microbatch,
+            )
+            state.step, state.skipped = t + 1, state.skipped + clipped.skipped
+            if state.step in when:
+                value = float(evaluate(model))
+                state.history.append(Evaluation(state.step, state.step * run.sampling_rate, value))
+            if checkpoint is not None and state.step % checkpoint_every == 0:
+                state.keep(Path(checkpoint), identity)
+            bar.show(state)
+    if checkpoint is not None:
+        state.keep(Path(checkpoint), identity)
+    return Training(run, seed, state.step, tuple(state.history), model, state.skipped)
+
+
+def _checked(
+    run: NoisySGD, inputs: Tensor, targets: Tensor, learning_rate: Any, stop_after: int | None
+) -> tuple[Callable[[int], float], int]:
+    if len(inputs) != run.n or len(targets) != run.n:
+        raise ValueError(
+            f"run.n = {run.n}, but inputs has {len(inputs)} records and targets {len(targets)}:"
+            " n, which privacy depends on, must be the number of records"
+        )
+    if callable(learning_rate):
+
+        def eta(t: int) -> float:
+            return check.real(f"learning_rate({t})", learning_rate(t), "[0, inf)")
+
+    else:
+        rate = check.real("learning_rate", learning_rate, "(0, inf)", "it's η in Algorithm 1")
+
+        def eta(t: int) -> float:
+            return rate
+
+    if stop_after is None:
+        return eta, run.steps
+    return eta, check.whole(
+        "stop_after", stop_after, f"[0, {run.steps}]", "the run has no more steps"
+    )
+
+
+def _streams(seed: int) -> tuple[torch.Generator, torch.Generator, int]:
+    """Independent generators for batches and noise, and a seed for dropout, all from one seed."""
+    a, b, c = (int(s) for s in np.random.SeedSequence(seed).generate_state(3, np.uint64) >> 1)
+    return torch.Generator().manual_seed(a), torch.Generator().manual_seed(b), c
+
+
+@dataclass
+class _State:
+    """All that a training needs to go on: parameters, both generators, the steps made."""
+
+    model: nn.Module
+    batches: torch.Generator
+    noise: torch.Generator
+    step: int = 0
+    skipped: int = 0
+
+    def __post_init__(self) -> None:
+        self.history: list[Evaluation] = []
+
+    def keep(self, path: Path, identity: dict[str, Any]) -> None:
+        _cache.save(
+            path,
+            {
+                "identity": identity,
+                "model": self.model.state_dict(),
+                "batches": self.batches.get_state(),
+                "noise": self.noise.get_state(),
+                "step": self.step,
+                "skipped": self.skipped,
+                "history": [tuple(asdict(e).values()) for e in self.history],
+            },
+        )
+
+    def resume(self, path: Path, identity: dict[str, Any]) -> None:
+        saved = _cache.load(path)
+        if saved is None:
+            if path.exists():
+                raise ValueError(
+                    f"checkpoint = {str(path)!r} isn't a whole checkpoint: remove it to start again"
+                )
+            return
+        if saved["identity"] != identity:
+            raise ValueError(
+                f"checkpoint = {str(path)!r} belongs to another run, seed or learning rate:"
+                " give another file"
+            )
+        self.model.load_state_dict(saved["model"])
+        self.batches.set_state(saved["batches"])
+        self.noise.set_state(saved["noise"])
+        self.step, self.skipped = saved["step"], saved["skipped"]
+        self.history = [Evaluation(*e) for e in saved["history"]]
+
+
+class _Progress:
+    """One line on stderr, rewritten at most five times a second."""
+
+    def __init__(self, steps: int, rate: float, on: bool) -> None:
+        self.steps, self.rate, self.on, self.last = steps, rate, on, 0.0
+
+    def show(self, state: _State) -> None:
+        done = state.step == self.steps
+        if not self.on or (time.monotonic() - self.last < 0.2 and not done):
+            return
+        self.last = time.monotonic()
+        bar = "#" * (30 * state.step // self.steps)
+        value = f"  last evaluation {state.history[-1].value:.4g}" if state.history else ""
+        epoch = state.step * self.rate
+        text = f"\r[{bar:30}] step {state.step}/{self.steps}  epoch {epoch:.2f}{value}"
+        print(text, end="\n" if done else "", file=sys.stderr, flush=True)
+
+
+def evaluation_steps(run: NoisySGD, in_last_epoch: int = 4) -> list[int]:
+    """Steps that end an epoch, and `in_last_epoch` equally spaced ones in the last epoch.
+
+    >>> evaluation_steps(NoisySGD(n=60000, batch_size=256, epochs=3, noise_multiplier=1.0))
+    [235, 469, 529, 587, 646, 704]
+    """
+    per_epoch = 1 / run.sampling_rate
+    epochs = int(run.steps / per_epoch + 1e-9)
+    ends = {math.ceil(epoch * per_epoch - 1e-9) for epoch in range(1, epochs + 1)}
+    last = {math.ceil(run.steps - per_epoch * k / in_last_epoch) for k in range(in_last_epoch)}
+    return sorted(step for step in ends | last if 1 <= step <= run.steps)
+
+
+def accuracy(model: nn.Module, inputs: Tensor, targets: Tensor, batch: int = 1000) -> float:
+    """Percentage of records whose largest output is the target's, in evaluation mode.
+
+    >>> accuracy(nn.Identity(), torch.eye(4), torch.tensor([0, 1, 2, 0]))
+    75.0
+    """
+    was_training = model.training
+    model.eval()
+    with torch.no_grad():
+        right = sum(
+            int((model(channels_last(x)).argmax(1) == y).sum())
+            for x, y in zip(inputs.split(batch), targets.split(batch), strict=True)
+        )
+    model.train(was_training)
+    return 100 * right / len(inputs)
+
+
+_SOURCES = ("_cache", "_validate", "run", "mnist", "sampling", "clipping", "training")
+
+
+def train_mnist(
+    run: NoisySGD,
+    *,
+    learning_rate: float,
+    seed: int,
+    stop_after: int | None = None,
+    evaluate_at: Iterable[int] | None = None,
+    progress: bool = False,
+) -> Training:
+    """The tutorial network trained on all of MNIST, with its accuracy on the test images in
+    percent.
+
+    Trained once for each version of the code: the result is kept on disk (folder $DPTEACH_CACHE,
+    else the user's cache folder), and later calls with the same arguments read it. Two processes
+    that ask at once train once.
+    """
+    evaluate_at = list(evaluation_steps(run) if evaluate_at is None else evaluate_at)
+    parameters = {
+        "run": asdict(run),
+        "learning_rate": learning_rate,
+        "seed": seed,
+        "stop_after": stop_after,
+        "evaluate_at": evaluate_at,
+    }
+    model = mnist.tutorial_cnn(torch.Generator().manual_seed(seed))
+
+    def compute() -> dict[str, Any]:
+        data = mnist.load()
+        result = train(
+            model,
+            run,
+            data.x_train,
+            data.y_train,
+            learning_rate=learning_rate,
+            seed=seed,
+            evaluate=lambda net: accuracy(net, data.x_test, data.y_test),
+            evaluate_at=evaluate_at,
+            stop_after=stop_after,
+            progress=progress,
+        )
+        history = [tuple(asdict(e).values()) for e in result.history]
+        return {
+            "model": result.model.state_dict(),
+            "history": history,
+            "steps": result.steps,
+            "skipped": result.skipped,
+        }
+
+    kept = _cache.cached("mnist", parameters, _SOURCES, compute)
+    model.load_state_dict(kept["model"])
+    history = tuple(Evaluation(*e) for e in kept["history"])
+    return Training(run, seed, kept["steps"], history, model, kept["skipped"])
