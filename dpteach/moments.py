@@ -1,14 +1,18 @@
-"""The moments accountant (Abadi16): log moments of the privacy loss, Theorem 2, and conversions to (ε, δ).
+"""The moments accountant (Abadi16): log moments of the privacy loss, Theorem 2, conversions.
 
-The log moment of a one-step law at order λ > 0 is α(λ) = log E_P exp(λL) = log E_Q exp((λ+1)L). Moments of
-independent (and adaptively composed) steps add up (Theorem 2.1), and a moment bounds a tail (Theorem 2.2):
+The log moment of a one-step law at order λ > 0 is α(λ) = log E_P exp(λL) = log E_Q exp((λ+1)L).
+Moments of independent (and adaptively composed) steps add up (Theorem 2.1), and a moment bounds a
+tail (Theorem 2.2):
 
     δ(ε) ≤ min_λ exp(T α(λ) - λ ε),        ε(δ) ≤ min_λ (T α(λ) + log(1/δ)) / λ.
 
-In the language of Rényi divergence α(λ) = λ·D_{λ+1}(P‖Q), so the same moments give RDP with order a = λ + 1,
-and the sharper conversion of Canonne, Kamath and Steinke 2020.
+In the language of Rényi divergence α(λ) = λ·D_{λ+1}(P‖Q), so the same moments give RDP with order
+a = λ + 1, and the sharper conversion of Canonne, Kamath and Steinke 2020.
 
-Orders: `integer` searches λ = 1, 2, 3, …; `real` all λ > 0. Neither search has a largest order.
+Three routes to α of the sampled Gaussian, which agree and are tested against each other: a closed
+form at whole orders, quadrature at real orders (any law), and a two-sided series at real orders.
+
+Orders: `integer` searches λ = 1, 2, 3, …; `real` all λ > 0; both go up to 2^20.
 """
 
 from __future__ import annotations
@@ -21,47 +25,99 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import minimize_scalar
-from scipy.special import gammaln, logsumexp
+from scipy.special import gammaln, log_ndtr, logsumexp
 
 from dpteach import _validate as check
 from dpteach.guarantees import Guarantee, Kind
 from dpteach.laws import Law, Nodes, PoissonLaw
 
 __all__ = [
-    "ORDERS", "MomentsGuarantee", "Orders", "log_e1", "log_e2", "log_e2_integer", "log_moment",
-    "renyi_divergence", "renyi_delta", "renyi_epsilon", "tail_bound_delta", "tail_bound_epsilon",
+    "ORDERS", "MomentsGuarantee", "Orders", "log_e1", "log_e2", "log_e2_integer", "log_e2_series",
+    "log_moment", "renyi_divergence", "renyi_delta", "renyi_epsilon", "tail_bound_delta",
+    "tail_bound_epsilon",
 ]  # fmt: skip
 
 Orders = Literal["integer", "real"]
 ORDERS = ("integer", "real")
-_SMALL = 1e-3  # below this log moment, 1 is subtracted inside the integral, so that no digit is lost
+_SMALL = 1e-3  # below this log moment 1 is subtracted inside the integral: no digit is lost
 _CHUNK = 4_000_000  # numbers held at once
+_LONG_SUM = 4096  # beyond, quadrature is faster than the closed form's sum
 _LARGEST_ORDER = 2.0**20
 
 
 def log_e2_integer(q: float, sigma: float, lam: int) -> float:
-    """log E2 at a whole order, Eq. 4 of Abadi16 in closed form: exact, Poisson sampling, add/remove.
+    """log E2 at a whole order, Eq. 4 of Abadi16 in closed form: exact, Poisson, add/remove.
 
-    E2 = Σ_{k=0}^{λ+1} binom(λ+1, k) (1-q)^{λ+1-k} q^k exp(k(k-1)/(2σ²)), summed in log space.
+    E2 = Σ_{k=0}^{λ+1} binom(λ+1, k) (1-q)^{λ+1-k} q^k exp(k(k-1)/(2σ²)), summed in log space. The
+    binomial weights sum to 1, so E2 - 1 is the same sum with exp(..) - 1, without cancellation.
 
     >>> round(log_e2_integer(0.01, 4.0, 1), 12) == round(math.log1p(1e-4 * math.expm1(1 / 16)), 12)
     True
     """
-    q, sigma = check.real("q", q, "(0, 1]"), check.real("sigma", sigma, "(0, inf)")
+    q, sigma = check.real("q", q, "(0, 1]"), check.real("sigma", sigma, "[1e-100, 1e100]")
     a = check.whole("lam", lam, "[1, 1e7]", "use log_e2 for orders that aren't whole") + 1
-    k = np.arange(a + 1)
     if q == 1:
         return a * (a - 1) / (2 * sigma**2)
-    log_binomial = gammaln(a + 1) - gammaln(k + 1) - gammaln(a - k + 1)
-    terms = log_binomial + (a - k) * math.log1p(-q) + k * math.log(q) + k * (k - 1) / (2 * sigma**2)
-    return max(0.0, float(logsumexp(terms)))
+    k = np.arange(2, a + 1)
+    log_weight = gammaln(a + 1) - gammaln(k + 1) - gammaln(a - k + 1)
+    log_weight += (a - k) * math.log1p(-q) + k * math.log(q)
+    exponent = k * (k - 1) / (2 * sigma**2)
+    return float(np.logaddexp(0.0, logsumexp(log_weight + exponent + np.log(-np.expm1(-exponent)))))
+
+
+def log_e2_series(
+    q: float, sigma: float, lam: float, tolerance: float = 1e-13
+) -> tuple[float, float]:
+    """log E2 at a real order by Mironov, Talwar and Zhang's two-sided series (2019), and its error.
+
+    The line is split at z0, where (1-q) μ0 = q μ1. On each side x, the smaller part over the larger
+    one, is at most 1, and the binomial series of (1 + x)^a converges, a = λ + 1. Beyond term a the
+    signs alternate and the sizes fall. Half of the last term is counted, so that cutting here
+    changes E2 by at most half that term: the second value returned, relative to E2, at most
+    `tolerance`. Rounding adds about 1e-13 to log E2: small moments lose digits that `log_e2` keeps.
+
+    Poisson sampling, add/remove. Raises `ValueError` for a tolerance that 2^21 terms don't reach.
+
+    >>> value, error = log_e2_series(0.01, 4.0, 2.5)
+    >>> abs(value - float(log_e2(0.01, 4.0, 2.5))) < 1e-12 and error <= 1e-13
+    True
+    """
+    q, sigma = check.real("q", q, "(0, 1]"), check.real("sigma", sigma, "[1e-100, 1e100]")
+    a = check.real("lam", lam, "(0, 1e5]", "log_e2 takes larger orders") + 1
+    tolerance = check.real("tolerance", tolerance, "[1e-15, 1)")
+    if q == 1:
+        return a * (a - 1) / (2 * sigma**2), 0.0
+    log_q, log_1q = math.log(q), math.log1p(-q)
+    z0 = sigma**2 * (log_1q - log_q) + 0.5
+    count, error = max(64, 2 * math.ceil(a)), math.inf
+    while error > tolerance and count < 2**21:
+        i = np.arange(count + 1.0)
+        log_binomial = gammaln(a + 1) - gammaln(i + 1) - gammaln(a - i + 1)
+        sign = np.where((i > math.ceil(a)) & ((i - math.ceil(a)) % 2 == 1), -1.0, 1.0)
+        left, right = (  # E_μ0[(q r)^k (1-q)^(a-k)] on z < z0 with k = i, on z > z0 with k = a-i
+            k * log_q
+            + (a - k) * log_1q
+            + k * (k - 1) / (2 * sigma**2)
+            + log_ndtr(side * (z0 - k) / sigma)
+            for k, side in ((i, 1), (a - i, -1))
+        )
+        terms = log_binomial + np.logaddexp(left, right)
+        sign[-1] /= 2
+        value = float(logsumexp(terms, b=sign))
+        error, count = math.exp(min(terms[-1] - value, 0.0)) / 2, 4 * count
+    if error > tolerance:
+        raise ValueError(
+            f"tolerance = {tolerance} isn't reached (error {error:.1e}); use log_e2 instead"
+        )
+    return max(0.0, value), error
 
 
 def log_moment(law: Law, lam: ArrayLike) -> np.ndarray:
-    """α(λ) = log E_P exp(λL) of one step, for real λ > 0, by quadrature: exact to about 1e-12 relative.
+    """α(λ) = log E_P exp(λL) of one step, for real λ > 0, by quadrature; about 1e-12 relative.
 
     Shape of the result: that of `lam`. Small moments keep their digits: since E_Q e^L = 1,
-    E_Q e^{aL} - 1 = E_Q[e^{aL} - 1 - a(e^L - 1)] with a = λ + 1, whose integrand is nowhere negative.
+    E_Q e^{aL} - 1 = E_Q[e^{aL} - 1 - a(e^L - 1)] with a = λ + 1, whose integrand is nowhere
+    negative.
 
     >>> from dpteach.laws import GaussianLaw
     >>> round(float(log_moment(GaussianLaw(0.5), 3.0)), 12)  # λ(λ+1)μ²/2
@@ -87,7 +143,7 @@ def _log_moments(nodes: Nodes, a: np.ndarray) -> np.ndarray:
 
 
 def _excess(nodes: Nodes, exponent: np.ndarray, a: np.ndarray) -> np.ndarray:
-    """Weighted e^{aL} - 1 - a(e^L - 1) at each node, by its Taylor series where both exponents are small."""
+    """Weighted e^{aL} - 1 - a(e^L - 1) at each node, by Taylor series where both are small."""
     direct = np.exp(exponent) + (a - 1) * np.exp(nodes.log_q) - a * np.exp(nodes.log_p)
     near = (a * np.abs(nodes.loss) < 0.05) & (np.abs(nodes.loss) < 0.05)
     x = np.where(near, nodes.loss, 0.0)
@@ -99,7 +155,7 @@ def _excess(nodes: Nodes, exponent: np.ndarray, a: np.ndarray) -> np.ndarray:
 
 
 def log_e1(q: float, sigma: float, lam: ArrayLike) -> np.ndarray:
-    """log E1, Eq. 3 of Abadi16: z ~ N(0, σ²), ratio of base to mixture ('add' direction). Exact, real λ > 0.
+    """log E1, Eq. 3 of Abadi16: z ~ N(0, σ²), ratio of base to mixture ('add'). Exact, λ > 0.
 
     >>> bool(log_e1(0.01, 4.0, 19.0) <= log_e2(0.01, 4.0, 19.0))
     True
@@ -108,7 +164,7 @@ def log_e1(q: float, sigma: float, lam: ArrayLike) -> np.ndarray:
 
 
 def log_e2(q: float, sigma: float, lam: ArrayLike) -> np.ndarray:
-    """log E2, Eq. 4 of Abadi16: z ~ mixture, ratio of mixture to base ('remove' direction). Exact, real λ > 0.
+    """log E2, Eq. 4 of Abadi16: z ~ mixture, ratio of mixture to base ('remove'). Exact, λ > 0.
 
     E2 ≥ E1 for every λ, so α(λ) = log E2 under add/remove and Poisson sampling.
 
@@ -119,7 +175,9 @@ def log_e2(q: float, sigma: float, lam: ArrayLike) -> np.ndarray:
 
 
 def tail_bound_epsilon(alpha: ArrayLike, lam: ArrayLike, delta: float) -> np.ndarray:
-    """(α(λ) + log(1/δ))/λ: Theorem 2.2 at each order, `alpha` being the whole run's log moment. Upper bounds on ε.
+    """(α(λ) + log(1/δ))/λ, Theorem 2.2 at each order: upper bounds on ε.
+
+    `alpha` is the whole run's log moment.
 
     >>> float(tail_bound_epsilon(1.0, 2.0, math.exp(-3)))
     2.0
@@ -130,7 +188,7 @@ def tail_bound_epsilon(alpha: ArrayLike, lam: ArrayLike, delta: float) -> np.nda
 
 
 def tail_bound_delta(alpha: ArrayLike, lam: ArrayLike, epsilon: float) -> np.ndarray:
-    """min(1, exp(α(λ) - λε)): Theorem 2.2 at each order. Upper bounds on δ, and on the tail P(L ≥ ε) itself.
+    """min(1, exp(α(λ) - λε)), Theorem 2.2 at each order: upper bounds on δ and on P(L ≥ ε) itself.
 
     >>> round(float(tail_bound_delta(1.0, 2.0, 2.0)), 6) == round(math.exp(-3), 6)
     True
@@ -152,37 +210,48 @@ def renyi_divergence(law: Law, order: ArrayLike) -> np.ndarray:
 
 
 def renyi_epsilon(alpha: ArrayLike, lam: ArrayLike, delta: float) -> np.ndarray:
-    """ε from the moment at λ = a - 1 by Canonne, Kamath and Steinke 2020, Proposition 12; upper bounds, at least 0.
+    """ε from the moment at λ = a - 1, below the tail bound; upper bounds, at least 0.
 
-    ε = D_a + log((a-1)/a) - (log δ + log a)/(a-1).
+    ε = D_a + log((a-1)/a) - (log δ + log a)/(a-1): Canonne, Kamath and Steinke 2020, Prop. 12.
 
     >>> bool(renyi_epsilon(1.0, 2.0, 1e-5) < tail_bound_epsilon(1.0, 2.0, 1e-5))
     True
     """
     delta = check.real("delta", delta, "(0, 1)")
     alpha, lam = check.reals("alpha", alpha, "[0, inf)"), check.reals("lam", lam, "(0, inf)")
-    return np.maximum(0.0, (alpha - math.log(delta) - np.log1p(lam)) / lam - np.log1p(1 / lam))
+    return np.maximum(0.0, (alpha - math.log(delta) - _renyi_gain(lam)) / lam)
 
 
 def renyi_delta(alpha: ArrayLike, lam: ArrayLike, epsilon: float) -> np.ndarray:
-    """δ from the moment at λ = a - 1: exp(α - λε)·(1 - 1/a)^{a-1}/a (Canonne, Kamath and Steinke 2020). Upper bounds.
+    """δ from the moment at λ = a - 1: exp(α - λε)·(1 - 1/a)^{a-1}/a; upper bounds.
+
+    Canonne, Kamath and Steinke 2020, Proposition 12.
 
     >>> bool(renyi_delta(1.0, 2.0, 2.0) < tail_bound_delta(1.0, 2.0, 2.0))
     True
     """
     epsilon = check.real("epsilon", epsilon, "[0, inf)")
     alpha, lam = check.reals("alpha", alpha, "[0, inf)"), check.reals("lam", lam, "(0, inf)")
-    return np.exp(np.minimum(alpha - lam * epsilon - np.log1p(lam) - lam * np.log1p(1 / lam), 0.0))
+    return np.exp(np.minimum(alpha - lam * epsilon - _renyi_gain(lam), 0.0))
 
 
-_CONVERSIONS = {"tail": (tail_bound_epsilon, tail_bound_delta), "renyi": (renyi_epsilon, renyi_delta)}
+def _renyi_gain(lam: ArrayLike) -> np.ndarray:
+    """log of how far CKS's δ is below the tail bound's: log a + (a-1) log(a/(a-1)), a = λ + 1."""
+    return np.log1p(lam) + lam * np.log1p(1 / lam)
+
+
+_CONVERSIONS = {
+    "tail": (tail_bound_epsilon, tail_bound_delta),
+    "renyi": (renyi_epsilon, renyi_delta),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
 class MomentsGuarantee(Guarantee):
-    """`steps` steps of `law`, accounted by log moments at the best order: an upper bound on ε and δ.
+    """`steps` steps of `law` by log moments at the best order: an upper bound on ε and δ.
 
-    conversion 'tail' is Theorem 2.2 (the guarantee called `moments`); 'renyi' is Canonne-Kamath-Steinke (`rdp`).
+    conversion 'tail' is Theorem 2.2 (the guarantee called `moments`); 'renyi' is
+    Canonne-Kamath-Steinke (`rdp`).
 
     >>> run = MomentsGuarantee(law=PoissonLaw(0.01, 4.0), steps=10000)
     >>> epsilon, order = run.best(1e-5)
@@ -205,11 +274,11 @@ class MomentsGuarantee(Guarantee):
 
     def alpha(self, lam: float) -> float:
         """Log moment of the whole run: T·α(λ), by Theorem 2.1."""
-        if isinstance(lam, int) and isinstance(self.law, PoissonLaw) and self.law.direction == "remove":
-            one_step = log_e2_integer(self.law.q, self.law.sigma, lam)
-            if one_step > _SMALL:
-                return self.steps * one_step
-        return self.steps * float(log_moment(self.law, lam))
+        law = self.law
+        closed = isinstance(law, PoissonLaw) and law.direction == "remove" and isinstance(lam, int)
+        if closed and lam < _LONG_SUM:
+            return self.steps * log_e2_integer(law.q, law.sigma, lam)
+        return self.steps * float(log_moment(law, lam))
 
     def best(self, delta: float) -> tuple[float, float]:
         """Least ε over the orders at δ, and the λ that gives it."""
@@ -222,9 +291,11 @@ class MomentsGuarantee(Guarantee):
         return self.best(delta)[0]
 
     def delta(self, epsilon: float) -> float:
+        epsilon = check.real("epsilon", epsilon, "[0, inf)")
         convert = _CONVERSIONS[self.conversion][1]
-        log_delta = lambda x: self.alpha(x) - x * epsilon  # noqa: E731 (the part that decides)
-        lam = _best_order(log_delta, self.orders)
+        gain = _renyi_gain if self.conversion == "renyi" else np.zeros_like
+        # The search compares log δ: δ itself may underflow, or be cut at 1, at most orders.
+        lam = _best_order(lambda x: float(self.alpha(x) - x * epsilon - gain(x)), self.orders)
         return float(convert(self.alpha(lam), lam, epsilon))
 
     def details(self, delta: float) -> dict[str, Any]:
@@ -233,7 +304,7 @@ class MomentsGuarantee(Guarantee):
 
 
 def _best_order(objective: Callable[[float], float], orders: Orders) -> float:
-    """Order that minimises a quasi-convex objective: doubling to bracket it, then a search inside."""
+    """Order that minimises a quasi-convex objective: doubling brackets it, then a search inside."""
     if orders == "integer":
         low, high = _bracket(objective, 1, 1)
         while high - low > 2:  # thirds of a whole interval
@@ -242,7 +313,10 @@ def _best_order(objective: Callable[[float], float], orders: Orders) -> float:
         return min(range(low, high + 1), key=objective)
     low, high = _bracket(objective, 1.0, 2.0**-20)
     found = minimize_scalar(
-        lambda x: objective(math.exp(x)), bounds=(math.log(low), math.log(high)), method="bounded", options={"xatol": 1e-7}
+        lambda x: objective(math.exp(x)),
+        bounds=(math.log(low), math.log(high)),
+        method="bounded",
+        options={"xatol": 1e-7},
     )
     return math.exp(found.x)
 
@@ -254,4 +328,5 @@ def _bracket(objective: Callable[[float], float], start: Any, least: Any) -> tup
     if middle == start:
         while middle > least and (lower := objective(middle / 2)) < best:
             middle, best = middle / 2, lower
-    return (max(least, middle // 2), 2 * middle) if isinstance(start, int) else (max(least, middle / 2), 2 * middle)
+    half = middle // 2 if isinstance(start, int) else middle / 2
+    return max(least, half), 2 * middle
