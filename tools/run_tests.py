@@ -16,7 +16,7 @@ PYTEST = ["-m", "pytest", "-n", "2", "--dist", "loadscope", "-q",
           "tests", "dpteach", "README.md"]
 STAGES = [
     ("style (ruff)", ["-m", "ruff", "check", "."]),
-    ("strict build of the book", ["tools/build_book.py"]),
+    ("strict build of the book", ["tools/build_book.py", "--fresh"]),
     ("tests, docstring examples, notebooks and guards", PYTEST),
 ]
 COUNT = re.compile(r"(\d+) (passed|failed|errors?)\b")
