@@ -14,8 +14,8 @@ its `side` (and keeps to it but for rounding, 1e-14):
 ``"below"``  at or below the truth: safe to report as a guarantee (ε and δ come out too large)
 ``"above"``  at or above the truth: optimistic; with "below" it states the error
 
-Not for small δ: f is held to an absolute precision near 1e-15 after `subsample`, and to the width
-between the two sides after `power`. The T-fold law of noisy SGD has a module of its own.
+Not for small δ after many steps: `power` holds f to the width between its two sides. The T-fold law
+of noisy SGD has a module of its own.
 """
 
 from __future__ import annotations
@@ -239,7 +239,10 @@ class TradeOff:
         return TradeOff(self.p, rate * self.q + (1 - rate) * self.p)
 
     def subsample(self, rate: float) -> TradeOff:
-        """C_p(f) = min{f_p, f_p⁻¹}**, p = `rate`, by a hull of the vertices (DRS22, Theorem 4.2).
+        """C_p(f) = min{f_p, f_p⁻¹}**, p = `rate` (DRS22, Theorem 4.2).
+
+        Symmetric f: f_p where it's steeper than -1, a segment of slope -1, the mirror image. Any
+        other f: by a hull of the vertices of f_p and f_p⁻¹, to an absolute precision near 1e-15.
 
         A guarantee for the mechanism on a uniform subset of a share p of the records, replace-one,
         when f is one for the mechanism itself. Symmetric whether f is or not.
@@ -249,6 +252,11 @@ class TradeOff:
         True
         """
         f = self.mixed(rate)
+        p, q = f.p[f.loss > _SAME], f.q[f.loss > _SAME]
+        rest = 1 - p.sum() - q.sum()
+        if rest > -1e-12 and self.is_symmetric(1e-13):
+            rest = max(rest, 0.0)
+            return TradeOff(np.concatenate([p, [rest], q]), np.concatenate([q, [rest], p]))
         both = np.concatenate([f.alpha, f.beta]), np.concatenate([f.beta, f.alpha])
         return TradeOff.from_points(*both)
 

@@ -18,6 +18,7 @@ from dpteach.guarantees import (
     tradeoff_from_delta,
 )
 from dpteach.laws import SubsampledLaw
+from dpteach.limits import functionals
 from dpteach.tradeoff import (
     SIDES,
     TradeOff,
@@ -240,11 +241,22 @@ def test_subsampling_symmetric_functions(f, rate):
     f = f.subsample(1.0)  # symmetric
     g = f.subsample(rate)
     assert distance(f.subsample(1.0), f) <= 1e-12  # p = 1 changes nothing
+    mixed = f.mixed(rate)  # the hull of all vertices of f_p and f_p⁻¹: no use of symmetry
+    both = np.append(mixed.alpha, mixed.beta), np.append(mixed.beta, mixed.alpha)
+    hull = TradeOff.from_points(*both)
+    assert distance(g, hull) <= 1e-12
     assert np.all(g(ALPHA) >= f(ALPHA) - 1e-12)
     for epsilon in (0.0, 0.4, 2.0):  # amplification by sampling is tight for each ε alone
         amplified = math.log1p(rate * math.expm1(epsilon))
         wanted = rate * float(f.delta(epsilon))
         assert math.isclose(float(g.delta(amplified)), wanted, abs_tol=1e-12)
+
+
+@quick
+@given(curves(), rates, rates)
+def test_a_subset_of_a_subset_is_a_subset(f, a, b):
+    f = f.subsample(1.0)
+    assert distance(f.subsample(a).subsample(b), f.subsample(a * b)) <= 1e-12
 
 
 @quick
@@ -322,6 +334,11 @@ def test_functionals_against_quadrature_and_closed_forms():
     wanted = [kl, e**2, e**3, steep * (e + kl) ** 3 + (1 - steep) * (e - kl) ** 3]
     np.testing.assert_allclose(pure, wanted, rtol=1e-12)
     assert TradeOff.epsilon_delta(1.0, 0.1).functionals().kl == math.inf
+    law = SubsampledLaw(0.3, 1.0)  # C_p(G_mu), by quadrature over its law
+    wanted = functionals(law)
+    found = TradeOff.gaussian(1.0, "above", 4001).subsample(0.3).functionals()
+    for name in found._fields:
+        assert math.isclose(getattr(found, name), getattr(wanted, name), rel_tol=1e-5)
 
 
 @quick
