@@ -35,9 +35,10 @@ from dpteach.guarantees import (
     tradeoff_from_delta,
 )
 from dpteach.laws import Law, PoissonLaw, SubsampledLaw, gaussian_delta
+from dpteach.tradeoff import Functionals
 
 __all__ = [
-    "BerryEsseenGuarantee", "EdgeworthGuarantee", "Functionals", "central_limit", "chi2_plus", "clt_guarantee",
+    "BerryEsseenGuarantee", "EdgeworthGuarantee", "central_limit", "chi2_plus", "clt_guarantee",
     "functionals", "poisson_clt_mu", "subsampled_clt_mu",
 ]  # fmt: skip
 
@@ -116,22 +117,6 @@ def clt_guarantee(law: Law, steps: int, convention: str = "of the law given") ->
     else:
         mu = law.mu * math.sqrt(check.whole("steps", steps, "[1, 1e15]"))
     return GaussianGuarantee(mu=mu, name="clt", kind="asymptotic", convention=convention)
-
-
-@dataclass(frozen=True)
-class Functionals:
-    """The four moments of one step's loss that Theorem 3.4 needs: kl = E_P L, kappa2 = E_P L², kappa3 = E_P|L|³,
-    kappa3_bar = E_P|L - kl|³. With f = T(P, Q), |f'| = e^{-L}, so these are DRS22's integrals of log|f'|."""
-
-    kl: float
-    kappa2: float
-    kappa3: float
-    kappa3_bar: float
-
-    @property
-    def variance(self) -> float:
-        """κ2 - kl², the variance of L under P."""
-        return self.kappa2 - self.kl**2
 
 
 def functionals(law: Law) -> Functionals:

@@ -47,7 +47,10 @@ _RATE = "it's the share of records in a batch, m/n"
 
 
 class Functionals(NamedTuple):
-    """The four integrals of log|f'| in DRS22's Theorem 3.4: kl, κ2, κ3 and κ̄3."""
+    """The four integrals of log|f'| in DRS22's Theorem 3.4: kl, κ2, κ3 and κ̄3.
+
+    With f = T(P, Q) and L = log dP/dQ = -log|f'| they're E_P L, E_P L², E_P|L|³ and E_P|L - kl|³.
+    """
 
     kl: float
     kappa2: float
@@ -56,7 +59,7 @@ class Functionals(NamedTuple):
 
     @property
     def variance(self) -> float:
-        """κ2 - kl²."""
+        """κ2 - kl², the variance of L under P."""
         return self.kappa2 - self.kl**2
 
 
