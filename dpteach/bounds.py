@@ -1,0 +1,193 @@
+"""Closed-form bounds of Abadi16 on the sampled Gaussian: Lemma 3 for one step, Theorem 1 for a run.
+
+The paper's statements hide constants. Here they're explicit, and proved in chapters 4 and 5:
+
+* Lemma 3's log moment: `lemma3_leading` (the printed term alone, *not* a bound where λ = 3),
+  `lemma3_bound` (plus 0.8 q³λ³/σ³: an upper bound on the whole region), `lemma3_remainder` (the
+  analytic half of the proof), `verify_lemma3` (the finite half, by bisection of boxes).
+* Theorem 1's noise: `theorem1_sigma`, with constants C1 and C2 and the conditions they need.
+
+Convention everywhere: add/remove neighbours, Poisson sampling at rate q, sigma = noise standard
+deviation over sensitivity. λ is the order of a log moment. The region of Lemma 3 is
+
+    σ ≥ 1,   q < 1/(16σ),   λ whole,   1 ≤ λ ≤ σ² log(1/(qσ)).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import gammaln, logsumexp, ndtr
+
+from dpteach import _validate as check
+
+__all__ = [
+    "C1", "C2", "LEMMA3_CONSTANT", "lemma3_bound", "lemma3_k", "lemma3_leading", "lemma3_region",
+    "lemma3_remainder", "theorem1_order", "theorem1_sigma", "verify_lemma3",
+]  # fmt: skip
+
+LEMMA3_CONSTANT = 0.8  # of q³λ³/σ³; the least that works is 0.7844, at λ = 3, σ = 1, q → e^-3
+C1 = 9.5  # below 4 (e-1) log(4) = 9.528
+C2 = 3.71  # above √(8 (e-1)) = 3.7076
+_X = math.log(16) / 16  # the largest x·log(1/x) for x = qσ ≤ 1/16
+
+
+def lemma3_region(q: ArrayLike, sigma: ArrayLike, lam: ArrayLike) -> np.ndarray:
+    """Whether Lemma 3's conditions hold (Abadi16): σ ≥ 1, q < 1/(16σ), whole λ ≤ σ² log(1/(qσ)).
+
+    Arrays broadcast against each other.
+
+    >>> lemma3_region(0.01, 4.0, [51, 52]).tolist()
+    [True, False]
+    """
+    q, sigma = check.reals("q", q, "(0, 1]"), check.reals("sigma", sigma, "(0, inf)")
+    lam = check.reals("lam", lam, "(0, inf)")
+    whole = lam == np.floor(lam)
+    return whole & (sigma >= 1) & (16 * q * sigma < 1) & (lam <= -(sigma**2) * np.log(q * sigma))
+
+
+def lemma3_leading(q: ArrayLike, sigma: ArrayLike, lam: ArrayLike) -> np.ndarray:
+    """q²λ(λ+1)/((1-q)σ²), Lemma 3's printed term (Abadi16). Asymptotic: no bound by itself.
+
+    On the region the exact log moment is 0.499 to 1.0835 times this; above 1 only at λ = 3.
+
+    >>> float(lemma3_leading(0.5, 2.0, 1)) == 0.25 * 2 / (0.5 * 4)
+    True
+    """
+    q, sigma = check.reals("q", q, "(0, 1)"), check.reals("sigma", sigma, "(0, inf)")
+    lam = check.reals("lam", lam, "(0, inf)")
+    return q**2 * lam * (lam + 1) / ((1 - q) * sigma**2)
+
+
+def _admissible(q: float, sigma: float, lam: int) -> tuple[float, float, int]:
+    """The arguments, or `ValueError` with the first condition of Lemma 3 that fails."""
+    sigma = check.real("sigma", sigma, "[1, inf)", "Lemma 3 needs sigma >= 1")
+    q = check.real("q", q, f"(0, {1 / (16 * sigma)!r})", "Lemma 3 needs q < 1/(16 sigma)")
+    largest = math.floor(-(sigma**2) * math.log(q * sigma))
+    advice = "Lemma 3 needs lam <= sigma^2 log(1/(q sigma))"
+    return q, sigma, check.whole("lam", lam, f"[1, {largest}]", advice)
+
+
+def lemma3_bound(q: float, sigma: float, lam: int) -> float:
+    """q²λ(λ+1)/((1-q)σ²) + 0.8 q³λ³/σ³: Lemma 3 with its O() term written out.
+
+    Upper bound on α(λ) of one step. Raises `ValueError` outside the lemma's region.
+
+    >>> lemma3_bound(0.01, 4.0, 19) > 0.00242 > float(lemma3_leading(0.01, 4.0, 19)) > 0.0023
+    True
+    """
+    q, sigma, lam = _admissible(q, sigma, lam)
+    return float(lemma3_leading(q, sigma, lam)) + LEMMA3_CONSTANT * (q * lam / sigma) ** 3
+
+
+def lemma3_k(s: ArrayLike, xl: ArrayLike = _X) -> np.ndarray:
+    """K of the third-order term C(λ+1, 3)(q/σ)³K; s = 1/σ, xl = x log(1/x) with x = qσ ≤ 1/16.
+
+    K = e^{-s²/8} Σ_j w_j e^{β_j²} M3(√2 β_j), β_j = (j - 1/2)s + xl, w = (4, 3, 1)/2, j = 1, 2, 3,
+    with M3(c) = E (Y + c)_+³ = (c³ + 3c)Φ(c) + (c² + 2)φ(c). Increasing in s and in xl.
+
+    >>> [float(f"{k:.3g}") for k in lemma3_k([1.0, 0.5, 0.25])]
+    [37100.0, 78.5, 14.2]
+    """
+    s, xl = check.reals("s", s, "[0, 1]"), check.reals("xl", xl, "[0, 0.174]")
+    total = 0.0
+    for j, weight in ((1, 2.0), (2, 1.5), (3, 0.5)):
+        beta = (j - 0.5) * s + xl
+        c = math.sqrt(2) * beta
+        density = np.exp(-(c**2) / 2) / math.sqrt(2 * math.pi)
+        m3 = (c**3 + 3 * c) * ndtr(c) + (c**2 + 2) * density
+        total = total + weight * np.exp(beta**2 - s**2 / 8) * m3
+    return np.asarray(total)
+
+
+def lemma3_remainder(q: float, sigma: float, lam: int) -> float:
+    """C(λ+1,2)q²(e^{1/σ²}-1) + C(λ+1,3)(q/σ)³K: what the analysis of chapter 4 gives. Upper bound.
+
+    Tight for σ ≥ 4, very loose near σ = 1. Raises `ValueError` outside the lemma's region.
+
+    >>> lemma3_remainder(0.01, 4.0, 19) < lemma3_bound(0.01, 4.0, 19)
+    True
+    """
+    q, sigma, lam = _admissible(q, sigma, lam)
+    k = float(lemma3_k(1 / sigma, -q * sigma * math.log(q * sigma)))
+    second = math.comb(lam + 1, 2) * q**2 * math.expm1(sigma**-2)
+    return second + math.comb(lam + 1, 3) * (q / sigma) ** 3 * k
+
+
+def _normalised_e2(q: np.ndarray, s: np.ndarray, lam: int) -> np.ndarray:
+    """(E2 - 1)/(q²s²), whole λ, s = 1/σ: increasing in q and s; positive terms, none cancel."""
+    a, k = lam + 1, np.arange(2, lam + 2)
+    binomial = gammaln(a + 1) - gammaln(k + 1) - gammaln(a - k + 1)
+    log_q, exponent = np.log(np.maximum(q, 1e-300))[:, None], k * (k - 1) * s[:, None] ** 2 / 2
+    terms = binomial + (a - k) * np.log1p(-q[:, None]) + (k - 2) * log_q
+    total = logsumexp(terms + exponent + np.log(-np.expm1(-exponent)), axis=1)
+    return np.exp(np.minimum(total, 700)) / s**2
+
+
+def verify_lemma3(
+    lam: int, constant: float, s: tuple[float, float] = (0.25, 1.0), q: tuple[float, float] = (0, 1)
+) -> int:
+    """Prove α(λ) ≤ leading term + constant·q³λ³/σ³ where 1/σ is in `s` and the rate in `q`.
+
+    Covers the part of Lemma 3's region in that rectangle. Boxes are settled by their corners:
+    α/(q²s²) is at most its bound at the upper corner, the right side at least its value at the
+    lower one. A box that isn't settled is cut in four. Returns how many boxes were compared. Double
+    precision, with a margin of 1e-11. Raises `ValueError` where 60 rounds don't settle it.
+
+    >>> verify_lemma3(7, 0.0) > 0  # at λ = 7 the leading term is a bound without any O() term
+    True
+    """
+    lam = check.whole("lam", lam, "[1, 1000]")
+    constant = check.real("constant", constant, "[0, inf)")
+    boxes, count = np.array([[*s, *q]], dtype=float).T, 0
+    for _ in range(60):
+        s0, s1, q0, q1 = boxes
+        q1 = np.minimum(q1, s1 * np.minimum(1 / 16, np.exp(-lam * s0**2)))  # cut to the region
+        s0, s1, q0, q1 = np.stack([s0, s1, q0, q1])[:, q0 < q1]
+        count += s0.size
+        low = q0**2 * s0**2 * _normalised_e2(q0, s0, lam)
+        shrink = np.where(low > 0, np.log1p(low) / np.maximum(low, 1e-300), 1.0)
+        left = _normalised_e2(q1, s1, lam) * shrink * (1 + 1e-11)
+        right = lam * (lam + 1) / (1 - q0) + constant * q0 * lam**3 * s0
+        s0, s1, q0, q1 = np.stack([s0, s1, q0, q1])[:, left > right]
+        if not 0 < s0.size < 100_000:
+            break
+        sm, qm = (s0 + s1) / 2, (q0 + q1) / 2
+        quarters = ((s0, sm, q0, qm), (s0, sm, qm, q1), (sm, s1, q0, qm), (sm, s1, qm, q1))
+        boxes = np.concatenate(quarters, axis=1)
+    if s0.size:
+        where = f"near sigma = {1 / s0[-1]:.4g}, q = {q1[-1]:.4g}"
+        raise ValueError(f"constant = {constant:g} isn't enough at lam = {lam}, {where}: raise it")
+    return count
+
+
+def theorem1_order(epsilon: float, delta: float) -> int:
+    """λ = ⌈2 log(1/δ)/ε⌉, the order that the proof of Theorem 1 uses.
+
+    >>> theorem1_order(1.0, 1e-5)
+    24
+    """
+    epsilon = check.real("epsilon", epsilon, "(0, inf)")
+    return math.ceil(-2 * math.log(check.real("delta", delta, "(0, 1)")) / epsilon)
+
+
+def theorem1_sigma(q: float, steps: int, epsilon: float, delta: float) -> float:
+    """σ = max(1, 3.71 q√(T log(1/δ))/ε): with this noise or more, T steps are (ε, δ)-DP.
+
+    Theorem 1 of Abadi16 with constants that hold (chapter 5): an upper bound on the least σ.
+    Add/remove, Poisson. Raises `ValueError` unless ε ≤ 9.5 q²T, ε ≤ 2 log(1/δ) and q < 1/(16σ).
+
+    >>> round(theorem1_sigma(0.01, 10000, 3.2, 1e-5), 3)
+    3.934
+    """
+    q, steps = check.real("q", q, "(0, 1)"), check.whole("steps", steps, "[1, 1e15]")
+    log_delta = -math.log(check.real("delta", delta, "(0, 1)"))
+    largest = min(C1 * q**2 * steps, 2 * log_delta)
+    advice = "Theorem 1 needs epsilon <= 9.5 q^2 T and epsilon <= 2 log(1/delta)"
+    epsilon = check.real("epsilon", epsilon, f"(0, {largest!r}]", advice)
+    sigma = max(1.0, C2 * q * math.sqrt(steps * log_delta) / epsilon)
+    advice = f"the noise would be sigma = {sigma:.4g}, and Lemma 3 needs q < 1/(16 sigma)"
+    check.real("q", q, f"(0, {1 / (16 * sigma)!r})", advice)
+    return sigma
