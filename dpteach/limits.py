@@ -1,7 +1,7 @@
-"""Central limits: what T → ∞ makes of T subsampled Gaussian steps, when p√T settles, and at what distance.
+"""Central limits: what T → ∞ makes of T subsampled Gaussian steps when p√T settles, and how near.
 
-Asymptotic: at finite T the Gaussian trade-off function G_mu can lie on either side of the truth, so none of these
-numbers is a guarantee.
+Asymptotic: at finite T the Gaussian trade-off function G_mu can lie on either side of the truth,
+so none of these numbers is a guarantee.
 
 * `subsampled_clt_mu`: fixed-size batches, replace-one (DRS22, Corollary 5.4).
 * `poisson_clt_mu`: Poisson batches, add/remove (Bu, Dong, Long and Su 2020, Theorem 5).
@@ -9,7 +9,8 @@ numbers is a guarantee.
 
 The first two formulas differ and aren't interchangeable.
 
-Upper bound: `BerryEsseenGuarantee` (DRS22, Theorem 3.4 and Corollary 5.6), from the `functionals` of one step.
+Upper bound: `BerryEsseenGuarantee` (DRS22, Theorem 3.4 and Corollary 5.6), from the `functionals`
+of one step.
 """
 
 from __future__ import annotations
@@ -46,14 +47,15 @@ _LARGEST_MU = 1e6
 
 
 def chi2_plus(mu: float) -> float:
-    """χ²₊(G_mu) = ∫₀¹ (|G_mu'(x)| - 1)₊² dx = e^{mu²} Φ(3mu/2) + 3Φ(-mu/2) - 2 (DRS22, Lemma 5.3). Exact.
+    """χ²₊(G_mu) = ∫₀¹ (|G_mu'(x)| - 1)₊² dx = e^{mu²} Φ(3mu/2) + 3Φ(-mu/2) - 2. Exact.
 
-    Written as expm1(mu²)·Φ(3mu/2) + (Φ(3mu/2) - 1/2) - 3(Φ(mu/2) - 1/2), so that small mu keep their digits.
+    DRS22, Lemma 5.3. Written as expm1(mu²)·Φ(3mu/2) + (Φ(3mu/2) - 1/2) - 3(Φ(mu/2) - 1/2), so that
+    small mu keep their digits.
 
     >>> round(chi2_plus(1.0), 12)
     1.462293643418
     """
-    mu = check.real("mu", mu, "(0, 26]", "e^(mu²) overflows beyond: the limit says nothing useful there")
+    mu = check.real("mu", mu, "(0, 26]", "e^(mu²) overflows beyond: the limit says nothing there")
     if mu < 1e-3:
         return _chi2_plus_series(mu)
     centred = (float(ndtr(1.5 * mu)) - 0.5) - 3 * (float(ndtr(mu / 2)) - 0.5)
@@ -61,15 +63,19 @@ def chi2_plus(mu: float) -> float:
 
 
 def _chi2_plus_series(mu: float) -> float:
-    """Taylor series at 0, from e^{mu²} = 1 + mu² + mu⁴/2 and Φ(x) = 1/2 + (x - x³/6)/√(2π): 1e-9 relative below 1e-3."""
+    """Taylor series at 0, from e^{mu²} = 1 + mu² + mu⁴/2 and Φ(x) = 1/2 + (x - x³/6)/√(2π).
+
+    Below 1e-3 it's good to 1e-9 relative.
+    """
     cubic = (1.5 - (1.5**3 - 3 * 0.5**3) / 6) / math.sqrt(2 * math.pi)
     return mu * mu / 2 + cubic * mu**3 + mu**4 / 4
 
 
 def subsampled_clt_mu(p: float, sigma: float, steps: int) -> float:
-    """Corollary 5.4: mu = √2·c·√(e^{1/σ²}Φ(3/(2σ)) + 3Φ(-1/(2σ)) - 2) with c = p√T. Asymptotic.
+    """Corollary 5.4: mu = √2·c·√(e^{1/σ²}Φ(3/(2σ)) + 3Φ(-1/(2σ)) - 2), c = p√T. Asymptotic.
 
-    Fixed-size batches, replace-one; sigma = noise std / sensitivity, as in DRS22's Algorithm 1 (noise 2σC on the sum).
+    Fixed-size batches, replace-one; sigma = noise std / sensitivity, as in DRS22's Algorithm 1
+    (noise 2σC on the sum).
 
     >>> round(subsampled_clt_mu(256 / 60000, 1.3, 3516), 4)
     0.2847
@@ -94,18 +100,26 @@ def poisson_clt_mu(q: float, sigma: float, steps: int) -> float:
 
 def _inverse(sigma: float) -> float:
     if sigma < 1 / 26:
-        raise ValueError(f"sigma = {sigma} isn't allowed here: it must be at least 1/26, since e^(1/sigma²) overflows; use another accountant")
+        raise ValueError(
+            f"sigma = {sigma} isn't allowed here: it must be at least 1/26, since e^(1/sigma²) "
+            "overflows; use another accountant"
+        )
     return 1 / sigma
 
 
 def _moderate(mu: float, sigma: float) -> float:
     if mu > _LARGEST_MU:
-        raise ValueError(f"sigma = {sigma} makes mu = {mu:.3g}, above {_LARGEST_MU:g}: the limit says nothing there; use a larger sigma")
+        raise ValueError(
+            f"sigma = {sigma} makes mu = {mu:.3g}, above {_LARGEST_MU:g}: the limit says nothing "
+            "there; use a larger sigma"
+        )
     return mu
 
 
-def clt_guarantee(law: Law, steps: int, convention: str = "of the law given") -> GaussianGuarantee:
-    """The limit for `steps` steps of a Poisson or subsampled law, as a mu-GDP statement of kind 'asymptotic'.
+def clt_guarantee(
+    law: Law, steps: int, convention: str = "of the law given"
+) -> GaussianGuarantee:
+    """The limit for `steps` steps of a law, as a mu-GDP statement of kind 'asymptotic'.
 
     >>> clt_guarantee(SubsampledLaw(256 / 60000, 1 / 1.3), 3516).kind
     'asymptotic'
@@ -120,30 +134,32 @@ def clt_guarantee(law: Law, steps: int, convention: str = "of the law given") ->
 
 
 def functionals(law: Law) -> Functionals:
-    """kl, κ2, κ3 and κ̄3 of any one-step law, under P, by quadrature: exact to about 1e-12 relative.
+    """kl, κ2, κ3 and κ̄3 of any one-step law, under P, by quadrature.
 
-    |L|³ and |L - kl|³ have a corner, which becomes the end of a panel. DRS22, before Theorem 3.4; for C_p(G_mu) these
-    are Lemma 5.5's four integrals.
+    Exact to about 1e-12 relative: |L|³ and |L - kl|³ have a corner, which becomes the end of a
+    panel. DRS22, before Theorem 3.4; for C_p(G_mu) these are Lemma 5.5's integrals.
 
     >>> found = functionals(SubsampledLaw(256 / 60000, 1 / 1.3))
-    >>> f"{found.kl:.6g} {found.kappa2:.6g} {found.kappa3:.6g} {found.kappa3_bar:.6g}"
+    >>> " ".join(f"{x:.6g}" for x in found)
     '1.14299e-05 2.28608e-05 3.90682e-07 3.90677e-07'
     """
     at_zero = law.nodes(corner=0.0)
     weight = np.exp(at_zero.log_p)
     kl = float(weight @ at_zero.loss)
     at_kl = law.nodes(corner=kl)
-    third_central = float(np.exp(at_kl.log_p) @ np.abs(at_kl.loss - kl) ** 3)
-    return Functionals(kl, float(weight @ at_zero.loss**2), float(weight @ np.abs(at_zero.loss) ** 3), third_central)
+    second, third = (float(weight @ np.abs(at_zero.loss) ** k) for k in (2, 3))
+    third_bar = float(np.exp(at_kl.log_p) @ np.abs(at_kl.loss - kl) ** 3)
+    return Functionals(kl, second, third, third_bar)
 
 
 def central_limit(parts: Sequence[Functionals], steps: int = 1) -> tuple[float, float]:
     """(mu, gamma) of Theorem 3.4 for the mechanisms `parts`, each repeated `steps` times.
 
-    mu = 2‖kl‖₁/√(‖κ2‖₁ - ‖kl‖₂²) and gamma = 0.56‖κ̄3‖₁/(‖κ2‖₁ - ‖kl‖₂²)^{3/2}. For symmetric trade-off functions.
+    mu = 2‖kl‖₁/√(‖κ2‖₁ - ‖kl‖₂²) and gamma = 0.56‖κ̄3‖₁/(‖κ2‖₁ - ‖kl‖₂²)^{3/2}. For symmetric
+    trade-off functions.
 
     >>> from dpteach.laws import GaussianLaw
-    >>> round(central_limit([functionals(GaussianLaw(0.3))], 100)[0], 12)  # G_{0.3}^{⊗100} = G_3
+    >>> round(central_limit([functionals(GaussianLaw(0.3))], 100)[0], 12)  # G_0.3^{⊗100} = G_3
     3.0
     """
     steps = check.whole("steps", steps, "[1, 1e15]")
@@ -154,11 +170,11 @@ def central_limit(parts: Sequence[Functionals], steps: int = 1) -> tuple[float, 
 
 @dataclass(frozen=True, kw_only=True)
 class BerryEsseenGuarantee(Guarantee):
-    """Corollary 5.6: T steps are f-DP with f(α) = max{0, G_mu(α + γ) - γ}, and 0 beyond α = 1 - γ. Upper bound.
+    """Corollary 5.6: T steps are f-DP with f(α) = max{0, G_mu(α + γ) - γ}, 0 beyond α = 1 - γ.
 
-    For symmetric laws (Theorem 3.4): `SubsampledLaw` (fixed-size batches, replace-one) and `GaussianLaw`. δ(ε) =
-    γ(1 + e^ε) + δ_G(ε) while e^ε is less than the slope of G_mu at γ, and constant, 1 - G_mu(γ) + γ, from there on:
-    below that δ the bound says nothing.
+    Upper bound, for symmetric laws (Theorem 3.4): `SubsampledLaw` (fixed-size batches, replace-one)
+    and `GaussianLaw`. δ(ε) = γ(1 + e^ε) + δ_G(ε) while e^ε is less than the slope of G_mu at γ, and
+    constant, 1 - G_mu(γ) + γ, from there on: below that δ the bound says nothing.
 
     >>> bound = BerryEsseenGuarantee(law=SubsampledLaw(256 / 60000, 1 / 1.3), steps=3516)
     >>> round(bound.mu, 4), round(bound.gamma, 4), round(bound.floor, 3), bound.epsilon(1e-5)
@@ -173,7 +189,10 @@ class BerryEsseenGuarantee(Guarantee):
 
     def __post_init__(self) -> None:
         if isinstance(self.law, PoissonLaw):
-            raise ValueError("law isn't symmetric: Theorem 3.4 covers symmetric trade-off functions; use fixed-size batches")
+            raise ValueError(
+                f"law = {self.law} isn't symmetric, and Theorem 3.4 covers symmetric trade-off "
+                "functions: use fixed-size batches"
+            )
         mu, gamma = central_limit([functionals(self.law)], self.steps)
         object.__setattr__(self, "mu", mu)
         object.__setattr__(self, "gamma", gamma)
@@ -188,36 +207,44 @@ class BerryEsseenGuarantee(Guarantee):
         return np.maximum(0.0, gaussian_tradeoff(self.mu, shifted) - self.gamma)
 
     def upper(self, alpha: ArrayLike) -> np.ndarray:
-        """Theorem 3.4's other half: the true trade-off function is at most G_mu(α - γ) + γ, and at most 1 - α."""
+        """Theorem 3.4's other half: the true f is at most G_mu(α - γ) + γ, and at most 1 - α."""
         alpha = check.reals("alpha", alpha, "[0, 1]")
-        return np.minimum(1 - alpha, gaussian_tradeoff(self.mu, np.maximum(alpha - self.gamma, 0.0)) + self.gamma)
+        shifted = np.maximum(alpha - self.gamma, 0.0)
+        return np.minimum(1 - alpha, gaussian_tradeoff(self.mu, shifted) + self.gamma)
 
     def delta(self, epsilon: ArrayLike) -> np.ndarray:
         """1 + f*(-e^ε), in closed form: G_mu's slope is -e^ε at α = Φ(-ε/mu - mu/2)."""
         epsilon = check.reals("epsilon", epsilon, "[0, inf)")
         touching = ndtr(-epsilon / self.mu - self.mu / 2) > self.gamma
-        tangent = self.gamma * (1 + np.exp(np.minimum(epsilon, 700.0))) + gaussian_delta(self.mu, epsilon)
+        shift = self.gamma * (1 + np.exp(np.minimum(epsilon, 700.0)))
+        tangent = shift + gaussian_delta(self.mu, epsilon)
         return np.minimum(np.where(touching, tangent, self.floor), 1.0)
 
     def epsilon(self, delta: float) -> float | None:
-        delta = check.real("delta", delta, "(0, 1)", "δ is a probability; typical values are below 1/n")
-        return None if delta < self.floor else epsilon_from_delta(lambda e: float(self.delta(e)), delta)
+        delta = check.real("delta", delta, "(0, 1)", "δ is a probability, typically below 1/n")
+        if delta < self.floor:
+            return None
+        return epsilon_from_delta(lambda e: float(self.delta(e)), delta)
 
     def details(self, delta: float) -> dict[str, Any]:
         told = {"mu": self.mu, "gamma": self.gamma}
         if delta < self.floor:
-            told["reason"] = f"the bound's delta never falls below 1 - G_mu(gamma) + gamma = {self.floor:.4g}, at any epsilon"
+            told["reason"] = (
+                "the bound's delta never falls below 1 - G_mu(gamma) + gamma = "
+                f"{self.floor:.4g}, at any epsilon"
+            )
         return told
 
 
 @dataclass(frozen=True, kw_only=True)
 class EdgeworthGuarantee(Guarantee):
-    """The summed loss's law under P by an Edgeworth series, and from it δ(ε) = E_P[(1 - e^{ε-S})_+]. Asymptotic.
+    """The summed loss S under P by an Edgeworth series, and δ(ε) = E_P[(1 - e^{ε-S})_+] from it.
 
-    With x = (s - mean)/std the density is φ(x)(1 + κ3 He3/6 + κ4 He4/24 + κ3² He6/72), where κ3 and κ4 are the
-    sum's standardised cumulants. `order` 0 keeps 1 alone, 1 adds He3, 2 adds He4 and He6. For subsampled steps with
-    p√T fixed, κ3 and κ4 are both of size 1/T, so order 1 isn't better than 0. Several laws (add, remove): the worse.
-    Zheng, Dong, Long and Su 2020, who expand the law under P and under Q separately; one law keeps δ consistent.
+    Asymptotic. With x = (s - mean)/std the density is φ(x)(1 + κ3 He3/6 + κ4 He4/24 + κ3² He6/72),
+    where κ3 and κ4 are the sum's standardised cumulants. `order` 0 keeps 1 alone, 1 adds He3, 2
+    adds He4 and He6. For C_p(G) with p√T fixed, κ3 and κ4 are both of size 1/T, so order 1 isn't
+    better than 0. Several laws (remove, add): the worse. Zheng, Dong, Long and Su 2020 expand the
+    law under P and under Q separately; one law alone keeps δ consistent.
 
     >>> series = EdgeworthGuarantee(laws=(SubsampledLaw(256 / 60000, 1 / 1.3),), steps=3516)
     >>> round(series.epsilon(1e-5), 4)  # the exact tensor power: 1.06703; Corollary 5.4: 1.0685
@@ -232,8 +259,10 @@ class EdgeworthGuarantee(Guarantee):
     convention: str = "of the laws given"
 
     def __post_init__(self) -> None:
-        steps, order = check.whole("steps", self.steps, "[1, 1e15]"), check.whole("order", self.order, "[0, 2]")
-        object.__setattr__(self, "_series", tuple(_edgeworth_series(law, steps, order) for law in self.laws))
+        steps = check.whole("steps", self.steps, "[1, 1e15]")
+        order = check.whole("order", self.order, "[0, 2]")
+        series = tuple(_edgeworth_series(law, steps, order) for law in self.laws)
+        object.__setattr__(self, "_series", series)
 
     def _profile(self, epsilon: np.ndarray) -> np.ndarray:
         """The series' δ as it is: in a far tail it can be negative or rise."""
@@ -244,16 +273,18 @@ class EdgeworthGuarantee(Guarantee):
 
     def epsilon(self, delta: float) -> float | None:
         """The root; None unless the series' δ decreases, from ε = 0 through δ, to a tenth of δ."""
-        delta = check.real("delta", delta, "(0, 1)", "δ is a probability; typical values are below 1/n")
+        delta = check.real("delta", delta, "(0, 1)", "δ is a probability, typically below 1/n")
         reach = max(mean + 40 * std for mean, std, _ in self._series)
         grid = np.linspace(0.0, reach, 8001)
         profile = self._profile(grid)
         end = int(np.argmax(profile <= delta / 10))
-        if profile[end] <= 0 or profile[end] > delta / 10 or np.any(np.diff(profile[: end + 1]) > 1e-9):
+        rises = np.any(np.diff(profile[: end + 1]) > 1e-9)
+        if not 0 < profile[end] <= delta / 10 or rises:
             return None
         if profile[0] <= delta:
             return 0.0
-        return float(brentq(lambda e: float(self._profile(np.asarray(e))) - delta, 0.0, grid[end], xtol=1e-13))
+        excess = lambda e: float(self._profile(np.asarray(e))) - delta  # noqa: E731
+        return float(brentq(excess, 0.0, grid[end], xtol=1e-13))
 
     def f(self, alpha: ArrayLike) -> np.ndarray:
         reach = max(mean + 10 * std for mean, std, _ in self._series)
@@ -262,11 +293,12 @@ class EdgeworthGuarantee(Guarantee):
     def details(self, delta: float) -> dict[str, Any]:
         if self.epsilon(delta) is not None:
             return {}
-        return {"reason": f"the series isn't a decreasing positive delta down to {delta / 10:g}: too few steps, or too far a tail"}
+        reason = f"the series isn't a decreasing positive delta down to {delta / 10:g}"
+        return {"reason": reason + ": too few steps, or too far a tail"}
 
 
 def _edgeworth_series(law: Law, steps: int, order: int) -> tuple[float, float, np.ndarray]:
-    """Mean and std of the sum of `steps` losses under P, and the series' coefficients of He0 to He6."""
+    """Mean and std of `steps` summed losses under P; the series' coefficients of He0 to He6."""
     nodes = law.nodes()
     weight = np.exp(nodes.log_p)
     mean = float(weight @ nodes.loss)
@@ -278,13 +310,17 @@ def _edgeworth_series(law: Law, steps: int, order: int) -> tuple[float, float, n
 
 
 def _edgeworth_delta(mean: float, std: float, terms: np.ndarray, epsilon: np.ndarray) -> np.ndarray:
-    """∫ over s > ε of (1 - e^{ε-s}) times the series. Both parts are tails of Hermite functions, for which ∫ He_k φ
-    from x on is He_{k-1}(x) φ(x): in the second, e^{-std·x}φ(x) is a normal density that is moved by -std."""
+    """∫ over s > ε of (1 - e^{ε-s}) times the series.
+
+    Both parts are tails of Hermite functions, for which ∫ He_k φ from x on is He_{k-1}(x) φ(x). In
+    the second, e^{-std·x} φ(x) is a normal density moved by -std.
+    """
     x = (epsilon - mean) / std
     n = np.arange(terms.size)
-    moved = comb(n[:, None], n) * (-std) ** np.maximum(n[:, None] - n, 0)  # He_n(u - std) in terms of He_k(u)
-    moved = terms @ moved
+    # He_n(u - std) = Σ_k binom(n, k) (-std)^{n-k} He_k(u)
+    moved = terms @ (comb(n[:, None], n) * (-std) ** np.maximum(n[:, None] - n, 0))
     density = np.exp(-x * x / 2) / math.sqrt(2 * math.pi)
     tail = ndtr(-x) + density * hermeval(x, np.append(terms[1:], 0.0))
     log_tilted = epsilon - mean + std * std / 2 + log_ndtr(-x - std)
-    return tail - moved[0] * np.exp(log_tilted) - density * hermeval(x + std, np.append(moved[1:], 0.0))
+    shifted = density * hermeval(x + std, np.append(moved[1:], 0.0))
+    return tail - moved[0] * np.exp(log_tilted) - shifted
