@@ -1,4 +1,4 @@
-"""Train the MNIST runs that chapter 15 quotes, and keep their results in book/data/mnist-runs.json.
+"""Train the MNIST runs that chapter 15 quotes; keep their results in dpteach/data/mnist-runs.json.
 
     python tools/record_runs.py              # all, about two minutes each on two cores
     python tools/record_runs.py a-poisson    # one
@@ -14,14 +14,13 @@ import json
 import platform
 import sys
 from dataclasses import asdict
-from pathlib import Path
 
 import torch
 
 from dpteach.run import NoisySGD
-from dpteach.training import Training, train_mnist
+from dpteach.training import RECORDS, Training, train_mnist
 
-FILE = Path(__file__).resolve().parents[1] / "book" / "data" / "mnist-runs.json"
+FILE = RECORDS
 LEARNING_RATE, SEED, PREFIX = 0.25, 1, 40
 RUN_A = {"n": 60000, "batch_size": 256, "epochs": 15, "clip_norm": 1.5}
 RUNS = {
