@@ -28,11 +28,14 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import erf, erfcx, log_ndtr, ndtr
+from scipy.special import erf, erfcx, log_ndtr, ndtr, ndtri
 
 from dpteach import _validate as check
 
-__all__ = ["GaussianLaw", "Law", "Nodes", "PoissonLaw", "SubsampledLaw", "gaussian_delta", "mixture_loss"]
+__all__ = [
+    "GaussianLaw", "Law", "Nodes", "PoissonLaw", "SubsampledLaw", "gaussian_delta", "loss_masses", "loss_range",
+    "mixture_loss",
+]  # fmt: skip
 
 _TAIL = 13.0  # standard deviations kept beyond the outermost mode: the rest weighs less than 1e-37
 _POINTS, _WEIGHTS = np.polynomial.legendre.leggauss(16)
@@ -292,3 +295,60 @@ def _upper_normal(
 
 
 Law = GaussianLaw | PoissonLaw | SubsampledLaw
+
+
+def loss_range(law: Law, tail: float) -> tuple[float, float]:
+    """Losses (low, high) beyond each of which P has mass at most `tail`, in (0, 1/4).
+
+    >>> low, high = loss_range(GaussianLaw(1.0), 1e-3)
+    >>> round(low, 3), round(high, 3)
+    (-2.79, 3.79)
+    """
+    reach = float(-ndtri(check.real("tail", tail, "(0, 0.25)") / 2))
+    mu, rate = law.mu, getattr(law, "q", getattr(law, "p", 1.0))
+    top = max(reach, mu - float(ndtri(min(0.5, tail / (2 * rate))))) if rate < 1 else mu + reach
+    loss = lambda t: float(mixture_loss(rate, np.array(mu * t - mu**2 / 2)))  # noqa: E731
+    if isinstance(law, PoissonLaw) and law.direction == "add":
+        return -loss(reach), -loss(-reach)
+    if isinstance(law, SubsampledLaw):
+        return -loss(max(reach, mu / 2)), loss(max(top, mu / 2))
+    return loss(mu - reach if rate == 1 else -reach), loss(top)
+
+
+def loss_masses(law: Law, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """P and Q mass of the losses between consecutive edges (increasing, ±inf allowed), in closed form; shape (k-1,).
+
+    >>> p, q = loss_masses(GaussianLaw(1.0), np.array([-np.inf, 0.0, np.inf]))
+    >>> np.round(p, 6), np.round(q, 6)
+    (array([0.308538, 0.691462]), array([0.691462, 0.308538]))
+    """
+    if isinstance(law, GaussianLaw):
+        return _mixture_masses(1.0, law.mu, edges)
+    if isinstance(law, PoissonLaw):
+        if law.direction == "remove":
+            return _mixture_masses(law.q, law.mu, edges)
+        mixture, base = _mixture_masses(law.q, law.mu, -edges[::-1])
+        return base[::-1], mixture[::-1]
+    up = _mixture_masses(law.p, law.mu, np.maximum(edges, 0.0))
+    down = _mixture_masses(law.p, law.mu, np.maximum(-edges[::-1], 0.0))
+    atom = np.where((edges[:-1] <= 0) & (edges[1:] > 0), law.atom, 0.0)
+    return up[0] + down[1][::-1] + atom, up[1] + down[0][::-1] + atom
+
+
+def _mixture_masses(q: float, mu: float, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Masses of (1-q)N(0,1) + qN(mu,1) and of N(0,1) between losses: intervals of t, found by inverting the loss."""
+    t = np.full(edges.shape, -np.inf)
+    ratio = np.expm1(np.clip(edges, -700, 1)) / q  # (e^L - 1)/q
+    inside = (ratio > -1) & (edges > -np.inf)
+    small, large = inside & (edges < 1), edges >= 1
+    t[small] = np.log1p(ratio[small])
+    t[large] = edges[large] - math.log(q) + np.log1p(-(1 - q) * np.exp(-edges[large]))
+    t = t / mu + mu / 2
+    base, shifted = _interval(t), _interval(t - mu)
+    return (1 - q) * base + q * shifted, base
+
+
+def _interval(t: np.ndarray) -> np.ndarray:
+    """Normal probability between consecutive points, from the nearer tail, so that small masses keep their digits."""
+    right = t[:-1] > 0
+    return np.where(right, ndtr(-t[:-1]) - ndtr(-t[1:]), ndtr(t[1:]) - ndtr(t[:-1]))

@@ -1,0 +1,226 @@
+"""The T-fold tensor power, computed: a two-sided bracket of δ(ε), ε(δ) and f for a whole run (DRS22, Theorem 5.1).
+
+One step's law is put on a lattice from above and from below (`lattice`), its T-fold sum is taken by FFT, and what the
+arithmetic may have added is counted. Both ends hold for real-valued noise and up to the rounding of double precision
+outside the FFT, which is counted by its order of magnitude, not by interval arithmetic.
+
+Under replace-one the law is C_p(G): the bracket is of the *guarantee* C_p(G_{1/σ})^{⊗T}. That some data set attains it
+isn't known. Under add/remove the Poisson pair is attained, and the bracket is of the run's exact privacy.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dpteach import _validate as check
+from dpteach.guarantees import Guarantee, Kind, epsilon_from_delta
+from dpteach.lattice import Lattice, Side, convolve, discretise, power, regrid, tails
+from dpteach.laws import GaussianLaw, Law, PoissonLaw, SubsampledLaw, gaussian_delta, loss_range
+from dpteach.moments import MomentsGuarantee
+
+__all__ = ["Profile", "TensorPower", "compose"]
+
+_RESOLUTION = 24  # lattice points in one standard deviation of one step
+_ONE_STAGE = 2**17  # points that one FFT may take before the power is done in two stages
+_TOLERANCE = 4e-4  # relative width of ε asked for
+_LARGEST_MU = 25.0
+_SMALLEST_DELTA = 1e-250
+
+
+@dataclass(frozen=True)
+class Profile:
+    """δ(ε) of a lattice's law: e^scale(A_k - e^{ε - z_k}B_k) at ε in (z_{k-1}, z_k], plus or minus what may be wrong."""
+
+    lattice: Lattice
+    side: Side
+    z: np.ndarray
+    a: np.ndarray
+    b: np.ndarray
+
+    def _slack(self, epsilon: ArrayLike) -> np.ndarray:
+        lattice = self.lattice
+        exponent = lattice.log_mass - lattice.tilt * np.asarray(epsilon, dtype=float) + math.log(lattice.error)
+        return np.exp(np.minimum(exponent, 0.0)) + lattice.infinite
+
+    def _bounded(self, value: np.ndarray, epsilon: ArrayLike) -> np.ndarray:
+        sign = 1.0 if self.side == "upper" else -1.0
+        return np.clip(value + sign * self._slack(epsilon), 0.0, 1.0)
+
+    def delta(self, epsilon: ArrayLike) -> np.ndarray:
+        """Bound on δ at each ε, from the profile's side."""
+        epsilon = np.asarray(epsilon, dtype=float)
+        k = np.minimum(np.searchsorted(self.z, epsilon), self.z.size - 1)
+        scale = self.lattice.log_mass - self.lattice.tilt * self.z[k]
+        gap = np.minimum(epsilon - self.z[k], 0.0)
+        inner = np.maximum((self.a[k] - self.b[k]) - np.expm1(gap) * self.b[k], 0.0)
+        value = np.exp(np.minimum(scale, 700.0)) * inner
+        return self._bounded(np.where(epsilon > self.z[-1], 0.0, np.minimum(value, 1.0)), epsilon)
+
+    def epsilon(self, delta: float) -> float:
+        """Bound on ε at δ, at least 0: the last ε at which the bound on δ exceeds δ. inf if there's none."""
+        points = np.concatenate([[0.0], self.z[self.z > 0]])
+        exceeding = np.flatnonzero(self.delta(points) > delta)
+        if exceeding.size == 0:
+            return 0.0
+        if exceeding[-1] == points.size - 1:
+            return math.inf
+        left, right = points[exceeding[-1]], points[exceeding[-1] + 1]
+        while left < (middle := (left + right) / 2) < right:  # bisection in one cell, to the last bit
+            left, right = (left, middle) if self.delta(middle) <= delta else (middle, right)
+        return float(right if self.side == "upper" else left)
+
+
+def _profile(lattice: Lattice, side: Side) -> Profile:
+    return Profile(lattice, side, *tails(lattice))
+
+
+def _tilted_deviation(law: Law, tilt: float, low: float, high: float) -> float:
+    """Standard deviation of one step's loss inside [low, high], under the law tilted by e^{tilt·L}."""
+    nodes = law.nodes(tilt + 1)
+    kept = (nodes.loss >= low) & (nodes.loss <= high)
+    loss, exponent = nodes.loss[kept], nodes.log_p[kept] + tilt * nodes.loss[kept]
+    weights = np.exp(exponent - exponent.max())
+    weights /= weights.sum()
+    return math.sqrt(float(weights @ (loss - weights @ loss) ** 2))
+
+
+def compose(law: Law, steps: int, tilt: float, tail: float, resolution: float, side: Side) -> Lattice:
+    """The loss of `steps` steps on a lattice, from one side.
+
+    tilt ≥ 0 is the exponential tilt, tail the P mass per step that may be rounded away, resolution the number of lattice
+    points in one (tilted) standard deviation of one step.
+    """
+    low, high = loss_range(law, tail)
+    step = max(_tilted_deviation(law, tilt, low, high) / resolution, (high - low) / 2**20)
+    one = discretise(law, step, tilt, low, high, side)
+    if 18 * resolution * math.sqrt(steps) <= _ONE_STAGE:
+        return power(one, steps)
+    inner = math.isqrt(steps)
+    outer, rest = divmod(steps, inner)
+    factor = 2 * (math.isqrt(inner) // 2) + 1
+    total = power(regrid(power(one, inner), factor, side), outer)
+    return convolve(total, regrid(power(one, rest), factor, side)) if rest else total
+
+
+def _closed_form(law: Law, steps: int) -> float | None:
+    """The mu of a law whose tensor power is Gaussian, or None."""
+    rate = {GaussianLaw: lambda: 1.0, PoissonLaw: lambda: law.q, SubsampledLaw: lambda: law.p}[type(law)]()
+    return law.mu * math.sqrt(steps) if rate == 1 else None
+
+
+@lru_cache(maxsize=64)
+def _bracket(law: Law, steps: int, tilt: float, tail: float, resolution: float) -> tuple[Profile, Profile]:
+    if law.mu > _LARGEST_MU:
+        raise ValueError(f"sigma = {1 / law.mu:g} is too small for the tensor power: it must be at least {1 / _LARGEST_MU:g}")
+    lower, upper = (_profile(compose(law, steps, tilt, tail, resolution, side), side) for side in ("lower", "upper"))
+    return lower, upper
+
+
+def _ask(law: Law, steps: int, delta: float) -> tuple[float, float]:
+    """Tilt and tail for a question at δ: the saddle point of the moments accountant; 1e-5 of δ may be rounded away."""
+    tilt = MomentsGuarantee(law=law, steps=steps, orders="real").best(delta)[1]
+    return float(f"{tilt:.2g}"), min(0.1, 1e-5 * delta / steps)
+
+
+def _epsilon_bracket(law: Law, steps: int, delta: float) -> tuple[float, float]:
+    tilt, tail = _ask(law, steps, delta)
+    resolution = _RESOLUTION
+    while True:
+        lower, upper = _bracket(law, steps, tilt, tail, resolution)
+        low, high = lower.epsilon(delta), upper.epsilon(delta)
+        if high - low <= _TOLERANCE * high or resolution >= 16 * _RESOLUTION:
+            break
+        resolution *= 2
+    if math.isinf(high):
+        raise ValueError(
+            f"delta = {delta:g} is below what double precision resolves for {steps} steps of {law}: ask a larger delta"
+        )
+    return min(low, high), high
+
+
+@dataclass(frozen=True, kw_only=True)
+class TensorPower(Guarantee):
+    """`steps` steps of the worst of `laws`: brackets (lower, upper) of δ(ε), ε(δ) and f.
+
+    f is the symmetric trade-off function that δ(ε), ε ≥ 0, is equivalent to.
+
+    >>> run = TensorPower(laws=(SubsampledLaw(256 / 60000, 1 / 1.3),), steps=3516)
+    >>> low, high = run.epsilon(1e-5)
+    >>> low <= 1.067030 <= high and high - low < 1e-3 * high
+    True
+    """
+
+    laws: tuple[Law, ...]
+    steps: int
+    name: str = "tensor-power"
+    kind: Kind = "bracket"
+    convention: str = "of the laws given"
+
+    def __post_init__(self) -> None:
+        check.whole("steps", self.steps, "[1, 1e9]", "the bracket is computed for at most 1e9 steps")
+
+    def _one_epsilon(self, law: Law, delta: float) -> tuple[float, float]:
+        mu = _closed_form(law, self.steps)
+        if mu is not None:
+            law, steps = GaussianLaw(mu), 1
+        steps = 1 if mu is not None else self.steps
+        if steps == 1:
+            exact = epsilon_from_delta(lambda e: float(law.delta(e)), delta)
+            return exact, exact
+        return _epsilon_bracket(law, steps, delta)
+
+    def epsilon(self, delta: float) -> tuple[float, float]:
+        delta = check.real("delta", delta, f"({_SMALLEST_DELTA:g}, 1)", "δ is a probability; typical values are below 1/n")
+        low, high = zip(*(self._one_epsilon(law, delta) for law in self.laws), strict=True)
+        return max(low), max(high)
+
+    def details(self, delta: float) -> dict[str, Any]:
+        if len(self.laws) == 1:
+            return {}
+        return {"directions": {law.direction: list(self._one_epsilon(law, delta)) for law in self.laws}}
+
+    def delta(self, epsilon: float) -> tuple[float, float]:
+        epsilon = check.real("epsilon", epsilon, "[0, inf)")
+        low, high = zip(*(self._one_delta(law, epsilon) for law in self.laws), strict=True)
+        return max(low), max(high)
+
+    def _one_delta(self, law: Law, epsilon: float) -> tuple[float, float]:
+        mu = _closed_form(law, self.steps)
+        if mu is not None or self.steps == 1:
+            exact = float(gaussian_delta(mu, epsilon) if mu is not None else law.delta(epsilon))
+            return exact, exact
+        bound = MomentsGuarantee(law=law, steps=self.steps, orders="real").delta(epsilon)
+        tilt, tail = _ask(law, self.steps, float(np.clip(bound, _SMALLEST_DELTA, 0.5)))
+        lower, upper = _bracket(law, self.steps, tilt, 1e-3 * tail, 2 * _RESOLUTION)
+        low, high = float(lower.delta(epsilon)), float(upper.delta(epsilon))
+        return min(low, high), high
+
+    def f(self, alpha: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+        alpha = check.reals("alpha", alpha, "[0, 1]")
+        curves = [self._one_f(law, alpha) for law in self.laws]
+        return np.min([c[0] for c in curves], axis=0), np.min([c[1] for c in curves], axis=0)
+
+    def _one_f(self, law: Law, alpha: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Both polygons through (Q(L ≥ z), P(L < z)), z ≥ 0, completed by reflection."""
+        tail = 1e-14 / self.steps
+        lower, upper = _bracket(law, self.steps, 0.0, tail, 2 * _RESOLUTION)
+        return _polygon(upper, alpha), _polygon(lower, alpha)
+
+
+def _polygon(bound: Profile, alpha: np.ndarray) -> np.ndarray:
+    keep = bound.z >= 0
+    error = bound.lattice.error + bound.lattice.infinite
+    sign = -1.0 if bound.side == "upper" else 1.0  # an upper profile gives a lower trade-off function
+    scale = np.exp(bound.lattice.log_mass)
+    type_1 = np.clip(scale * bound.b[keep] * np.exp(-bound.z[keep]), 0, 1)[::-1]
+    type_2 = np.clip(1 - scale * bound.a[keep], 0, 1)[::-1]
+    x = np.concatenate([[0.0], type_1, type_2[::-1], [1.0]])
+    y = np.concatenate([[1.0], type_2, type_1[::-1], [0.0]])
+    order = np.argsort(x, kind="stable")
+    return np.clip(np.interp(alpha, x[order], y[order]) + sign * 2 * error, 0.0, 1.0 - alpha)
