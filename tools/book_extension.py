@@ -1,4 +1,8 @@
-"""Sphinx extension of the book: a change in dpteach runs the chapters again, no page asks outside.
+"""Sphinx extension of the book.
+
+- A change in dpteach runs the chapters again.
+- Figures, theorems, exercises and equations are numbered within their chapter: Lemma 12.2.
+- No page asks for anything outside the book.
 
 myst-nb's cache looks at a chapter's cells only, so cells that call a changed dpteach would keep
 their old results. Here the cache's folder carries a hash of dpteach's files. The folder is a
@@ -6,14 +10,18 @@ configuration value, so that Sphinx also reads every page again when it changes.
 """
 
 import os
+import re
 import shutil
 import sys
 from pathlib import Path
+
+from sphinx.environment.collectors.toctree import TocTreeCollector
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from frame import ROOT, environment, source_hash
 
 CACHES = ROOT / ".cache" / "notebooks"
+_assign_figure_numbers = TocTreeCollector.assign_figure_numbers
 KEEP = 3  # older versions' caches are removed
 
 
@@ -50,9 +58,28 @@ def escape_bars(app, what, name, obj, options, lines):
             lines[i] = "``".join(parts)
 
 
+def chapter_numbers(assign):
+    """Wrap Sphinx's numbering of figures and the like: the first part is the chapter's own number.
+
+    That number stands in the file's name. Sphinx would count the pages instead, and a chapter added
+    in the middle would change every number after it.
+    """
+    def numbered(self, env):
+        counted = env.toc_secnumbers
+        names = {doc: re.match(r"(\d+)-", Path(doc).name) for doc in env.found_docs}
+        env.toc_secnumbers = {doc: {"": (int(found.group(1)),)}
+                              for doc, found in names.items() if found}
+        try:
+            return assign(self, env)
+        finally:
+            env.toc_secnumbers = counted
+    return numbered
+
+
 def setup(app):
     os.environ.update(environment())
     drop_thebe(app)
+    TocTreeCollector.assign_figure_numbers = chapter_numbers(_assign_figure_numbers)
     app.connect("config-inited", set_cache)
     app.connect("config-inited", set_theme)
     app.connect("autodoc-process-docstring", escape_bars)
