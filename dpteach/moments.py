@@ -129,29 +129,41 @@ def log_moment(law: Law, lam: ArrayLike) -> np.ndarray:
     nodes = law.nodes(float(orders.max()) + 1)
     rows = max(1, _CHUNK // nodes.loss.size)
     for start in range(0, orders.size, rows):
-        result[start : start + rows] = _log_moments(nodes, orders[start : start + rows] + 1)
+        result[start : start + rows] = _log_moments(nodes, orders[start : start + rows])
     return result.reshape(lam.shape)
 
 
-def _log_moments(nodes: Nodes, a: np.ndarray) -> np.ndarray:
-    exponent = nodes.log_q + np.multiply.outer(a, nodes.loss)
-    alpha = logsumexp(exponent, axis=1)
+def _log_moments(nodes: Nodes, lam: np.ndarray) -> np.ndarray:
+    exponent = nodes.log_p + np.multiply.outer(lam, nodes.loss)
+    peak = exponent.max(axis=1)
+    exponent -= peak[:, None]
+    alpha = peak + np.log(np.exp(exponent, out=exponent).sum(axis=1))  # logsumexp, a third of its time
     small = alpha < _SMALL
     if np.any(small):
-        alpha[small] = np.log1p(np.sum(_excess(nodes, exponent[small], a[small][:, None]), axis=1))
+        alpha[small] = np.log1p(np.sum(_excess(nodes, lam[small][:, None]), axis=1))
     return np.maximum(alpha, 0.0)
 
 
-def _excess(nodes: Nodes, exponent: np.ndarray, a: np.ndarray) -> np.ndarray:
-    """Weighted e^{aL} - 1 - a(e^L - 1) at each node, by Taylor series where both are small."""
-    direct = np.exp(exponent) + (a - 1) * np.exp(nodes.log_q) - a * np.exp(nodes.log_p)
-    near = (a * np.abs(nodes.loss) < 0.05) & (np.abs(nodes.loss) < 0.05)
+def _excess(nodes: Nodes, lam: np.ndarray) -> np.ndarray:
+    """Weighted e^{aL} - 1 - a(e^L - 1) at each node, a = λ + 1, to full relative precision.
+
+    It's e^L (e^{λL} - 1) - λ(e^L - 1), and its Taylor series where both exponents are small.
+    """
+    direct = _times_expm1(nodes.log_p, lam * nodes.loss)
+    direct -= lam * _times_expm1(nodes.log_q, nodes.loss)
+    near = (lam + 1) * np.abs(nodes.loss) < 0.05
     x = np.where(near, nodes.loss, 0.0)
     series, term = np.zeros(x.shape), x
     for k in range(2, 11):
         term = term * x / k
-        series += (a**k - a) * term
+        series += (lam + 1) * np.expm1((k - 1) * np.log1p(lam)) * term  # a^k - a
     return np.where(near, np.exp(nodes.log_q) * series, direct)
+
+
+def _times_expm1(log_weight: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """e^log_weight (e^x - 1), without overflow in e^x or cancellation near 0."""
+    near = np.exp(log_weight) * np.expm1(np.clip(x, -1, 1))
+    return np.where(np.abs(x) < 1, near, np.exp(log_weight + x) - np.exp(log_weight))
 
 
 def log_e1(q: float, sigma: float, lam: ArrayLike) -> np.ndarray:
