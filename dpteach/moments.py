@@ -39,7 +39,7 @@ __all__ = [
 
 Orders = Literal["integer", "real"]
 ORDERS = ("integer", "real")
-_SMALL = 1e-3  # below this log moment 1 is subtracted inside the integral: no digit is lost
+_SMALL = 0.01  # below this log moment 1 is subtracted inside the integral: no digit is lost
 _CHUNK = 4_000_000  # numbers held at once
 _LONG_SUM = 4096  # beyond, quadrature is faster than the closed form's sum
 _LARGEST_ORDER = 2.0**20
@@ -151,10 +151,10 @@ def _excess(nodes: Nodes, lam: np.ndarray) -> np.ndarray:
     """
     direct = _times_expm1(nodes.log_p, lam * nodes.loss)
     direct -= lam * _times_expm1(nodes.log_q, nodes.loss)
-    near = (lam + 1) * np.abs(nodes.loss) < 0.05
+    near = (lam + 1) * np.abs(nodes.loss) < 0.01
     x = np.where(near, nodes.loss, 0.0)
     series, term = np.zeros(x.shape), x
-    for k in range(2, 11):
+    for k in range(2, 8):
         term = term * x / k
         series += (lam + 1) * np.expm1((k - 1) * np.log1p(lam)) * term  # a^k - a
     return np.where(near, np.exp(nodes.log_q) * series, direct)
