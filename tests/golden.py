@@ -1,7 +1,7 @@
 """Reference numbers from other programs and independent computations, in golden.json.
 
-Each record says which program (`peer`) and function gave it, under which sampling and adjacency, for
-which parameters. Nothing in it was computed by `dpteach`.
+Each record says which program (`peer`) and function gave it, under which sampling and adjacency,
+for which parameters. Nothing in it was computed by `dpteach`.
 """
 
 import json

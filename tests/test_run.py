@@ -160,9 +160,14 @@ def test_unknown_relations(relation):
 
 
 anything = st.one_of(
-    st.none(), st.booleans(), st.floats(), st.integers(-5, 10**6), st.integers(), st.text(max_size=3),
+    st.none(),
+    st.booleans(),
+    st.floats(),
+    st.integers(-5, 10**6),
+    st.integers(),
+    st.text(max_size=3),
     st.sampled_from([*RELATIONS, *SAMPLINGS]),
-)  # fmt: skip
+)
 
 
 @SETTINGS
