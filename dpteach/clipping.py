@@ -12,6 +12,9 @@ differ in time and memory:
    clipped sum (book-keeping: Bu et al. 2023). Linear and Conv2d have a formula, other layers fall
    back on vmap.
 
+In float32 a near-tie, in a max-pool or at a ReLU's kink, can fall to either side in different
+engines; both are gradients there, and both are clipped.
+
 A record's loss is `loss(outputs, targets)` on the batch of that record alone, so a mean and a sum
 over the batch mean the same here. A layer that mixes records, like BatchNorm, leaves no gradient
 "of record i": refused by `check_model`.

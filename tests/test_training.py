@@ -177,9 +177,7 @@ def test_history_and_last_epoch():
 
 def test_a_prefix_is_the_beginning_of_the_whole():
     seen = {}
-    fit(
-        evaluate=lambda model: seen.setdefault("theta", theta(model).clone()).sum(), evaluate_at=[7]
-    )
+    fit(evaluate=lambda model: seen.setdefault("theta", theta(model).clone()).sum(), evaluate_at=[7])
     assert torch.equal(theta(fit(stop_after=7).model), seen["theta"])
 
 
@@ -287,10 +285,12 @@ def test_cache_computes_once_for_the_same_parameters(tmp_path, monkeypatch):
 
 def test_cache_key_follows_the_source(tmp_path, monkeypatch):
     monkeypatch.setattr(_cache, "__file__", str(tmp_path / "_cache.py"))
-    (tmp_path / "run.py").write_text("one")
-    first = _cache._key({}, ("run",))
-    (tmp_path / "run.py").write_text("two")
-    assert _cache._key({}, ("run",)) != first
+    sources = ["def f(x):\n    return x", 'def f(x):\n    """Doc."""\n\n    return x  # so', "def f(x):\n    return -x"]
+    keys = []
+    for source in sources:
+        (tmp_path / "run.py").write_text(source)
+        keys.append(_cache._key({}, ("run",)))
+    assert keys[0] == keys[1] != keys[2]  # a docstring isn't code
 
 
 def _compute_slowly(folder, log, seconds):
@@ -313,10 +313,7 @@ def test_two_processes_compute_once_and_a_killed_one_blocks_nobody(tmp_path, mon
         time.sleep(0.05)
     killed.kill()
     killed.join()
-    pair = [
-        context.Process(target=_compute_slowly, args=(str(tmp_path), str(log), 0.5))
-        for _ in range(2)
-    ]
+    pair = [context.Process(target=_compute_slowly, args=(str(tmp_path), str(log), 0.5)) for _ in range(2)]
     for process in pair:
         process.start()
     for process in pair:
@@ -369,8 +366,7 @@ def test_the_beginning_of_each_recorded_run_comes_out_again(name):
 
 def test_accuracies_of_the_recorded_runs():
     fixed, poisson, literal = (
-        recorded(name).last_epoch().mean()
-        for name in ("a-fixed-size", "a-poisson", "a-algorithm-1")
+        recorded(name).last_epoch().mean() for name in ("a-fixed-size", "a-poisson", "a-algorithm-1")
     )
     assert len(recorded("a-poisson").last_epoch()) == 4
     assert 94.4 <= fixed <= 95.7
