@@ -1,0 +1,264 @@
+"""Lemma 3 and Theorem 1 with constants: against quadrature, exact arithmetic and closed forms.
+
+Expected values come from scipy's adaptive quadrature of the definitions, from sums of positive terms
+in plain Python, and from the moments accountant (which uses nothing of `bounds`).
+"""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.integrate import quad
+
+from dpteach import bounds
+from dpteach.laws import PoissonLaw
+from dpteach.moments import MomentsGuarantee
+
+COMMON = settings(deadline=None, derandomize=True, max_examples=100)
+
+
+def excess(q, sigma, lam):
+    """E2 - 1 = Σ C(a,k)(1-q)^(a-k) q^k (e^{k(k-1)/(2σ²)} - 1), summed in plain Python."""
+    a, terms = lam + 1, []
+    for k in range(2, a + 1):
+        exponent = k * (k - 1) / (2 * sigma**2)
+        log_weight = math.log(math.comb(a, k)) + (a - k) * math.log1p(-q) + k * math.log(q)
+        terms.append(math.exp(log_weight + exponent + math.log(-math.expm1(-exponent))))
+    return math.fsum(terms)
+
+
+def exact_alpha(q, sigma, lam):
+    return math.log1p(excess(q, sigma, lam))
+
+
+@st.composite
+def admissible(draw):
+    sigma = math.exp(draw(st.floats(0, 1.8)))
+    q = math.exp(-draw(st.floats(0.001, 12))) / (16 * sigma)
+    largest = math.floor(-(sigma**2) * math.log(q * sigma))
+    return q, sigma, draw(st.integers(1, min(largest, 150)))
+
+
+# ------------------------------------------------------------------------------- Lemma 3
+
+
+@pytest.mark.parametrize(("q", "sigma", "lam", "inside"), [
+    (0.01, 4.0, 51, True), (0.01, 4.0, 52, False),  # 16 log 25 = 51.502
+    (0.01, 4.0, 1.5, False), (0.01, 0.99, 1, False), (0.01, 1.0, 1, True),
+    (0.0624, 1.0, 2, True), (0.0626, 1.0, 2, False), (0.0311, 2.0, 2, True),
+    (0.0313, 2.0, 2, False),
+])  # fmt: skip
+def test_region(q, sigma, lam, inside):
+    assert bool(bounds.lemma3_region(q, sigma, lam)) is inside
+    if inside:
+        assert bounds.lemma3_bound(q, sigma, lam) > 0
+    else:
+        with pytest.raises(ValueError, match=r"isn't allowed: it must be .*; Lemma 3 needs"):
+            bounds.lemma3_bound(q, sigma, lam)
+
+
+def test_leading_term_in_rational_arithmetic():
+    for q, sigma, lam in ((Fraction(1, 64), 2, 5), (Fraction(1, 32), 1, 3), (Fraction(1, 4), 3, 7)):
+        wanted = q**2 * lam * (lam + 1) / ((1 - q) * sigma**2)
+        found = float(bounds.lemma3_leading(float(q), sigma, lam))
+        assert found == pytest.approx(float(wanted), rel=1e-14)
+
+
+@COMMON
+@given(admissible())
+def test_both_bounds_lie_above_the_exact_moment(point):
+    alpha = exact_alpha(*point)
+    assert alpha <= bounds.lemma3_bound(*point)
+    assert alpha <= bounds.lemma3_remainder(*point) * (1 + 1e-12)
+    ratio = alpha / float(bounds.lemma3_leading(*point))
+    assert 0.499 <= ratio <= 1.0835
+    if point[2] != 3 or point[1] >= 1.06 or point[0] <= 0.032:
+        assert ratio <= 1
+
+
+def test_the_worst_point_and_the_least_constant():
+    q, sigma, lam = math.exp(-3), 1.0, 3
+    alpha, leading = exact_alpha(q, sigma, lam), float(bounds.lemma3_leading(q, sigma, lam))
+    assert alpha / leading == pytest.approx(1.0835, abs=5e-5)
+    assert (alpha - leading) / (q * lam) ** 3 == pytest.approx(0.7844, abs=5e-5)
+    inside = q * (1 - 1e-12)
+    wanted = leading + 0.8 * 27 * q**3
+    assert bounds.lemma3_bound(inside, sigma, lam) == pytest.approx(wanted, rel=1e-11)
+
+
+def test_the_sum_is_the_definition():
+    for q, sigma, lam in ((0.0498, 1.0, 3), (0.01, 4.0, 19), (0.02, 1.5, 5)):
+
+        def integrand(y, q=q, s=1 / sigma, a=lam + 1):
+            ratio = 1 + q * math.expm1(s * y - s * s / 2)
+            return (ratio**a - 1) * math.exp(-y * y / 2) / math.sqrt(2 * math.pi)
+
+        wanted = quad(integrand, -12, 25, epsabs=1e-15, limit=400)[0]
+        assert excess(q, sigma, lam) == pytest.approx(wanted, rel=1e-9)
+
+
+def test_leading_ratio_at_both_ends():
+    for sigma, wanted in ((1.0, 0.85914), (1000.0, 0.5)):
+        q = 1e-9
+        ratio = exact_alpha(q, sigma, 1) / float(bounds.lemma3_leading(q, sigma, 1))
+        assert ratio == pytest.approx(wanted, abs=1e-5)
+
+
+@pytest.mark.parametrize("s", [0.05, 0.25, 0.5, 1.0])
+@pytest.mark.parametrize("xl", [0.0, 0.05, 0.1733])
+def test_k_is_the_integral_of_the_derivation(s, xl):
+    """E[v_+³ (4e^v + 3e^2v + e^3v)/8 · exp(σ·xl·v + σ²v²/4)]/s³ with v ~ N(-s²/2, s²)."""
+
+    def integrand(v):
+        weight = (4 * math.exp(v) + 3 * math.exp(2 * v) + math.exp(3 * v)) / 8
+        density = math.exp(-((v + s * s / 2) ** 2) / (2 * s * s) + v * v / (4 * s * s))
+        return v**3 * weight * density * math.exp(xl * v / s) / (s * math.sqrt(2 * math.pi))
+
+    wanted = quad(integrand, 0, 45 * s, epsabs=0, epsrel=1e-11, limit=400)[0] / s**3
+    assert float(bounds.lemma3_k(s, xl)) == pytest.approx(wanted, rel=1e-9)
+
+
+@COMMON
+@given(admissible())
+def test_remainder_is_second_order_plus_k(point):
+    q, sigma, lam = point
+    x = q * sigma
+    third = (lam + 1) * lam * (lam - 1) / 6 * (q / sigma) ** 3
+    wanted = lam * (lam + 1) / 2 * q**2 * math.expm1(1 / sigma**2)
+    wanted += third * float(bounds.lemma3_k(1 / sigma, x * math.log(1 / x)))
+    assert bounds.lemma3_remainder(*point) == pytest.approx(wanted, rel=1e-12)
+
+
+def test_the_taylor_remainder_is_below_k():
+    """E[X_+³ (1+qX)^(a-3)] by quadrature, X = e^(sy - s²/2) - 1, against s³K."""
+    for q, sigma, lam in ((0.04, 1.0, 3), (0.01, 2.0, 12), (0.015, 4.0, 40), (0.0003, 1.0, 8)):
+        s, x = 1 / sigma, q * sigma
+
+        def integrand(y, q=q, s=s, lam=lam):
+            excess = math.expm1(s * y - s * s / 2)
+            return excess**3 * (1 + q * excess) ** (lam - 2) * math.exp(-y * y / 2)
+
+        integral = quad(integrand, s / 2, 40, limit=400)[0] / math.sqrt(2 * math.pi)
+        assert integral <= s**3 * float(bounds.lemma3_k(s, x * math.log(1 / x)))
+
+
+# --------------------------------------------------------------- the finite part of the proof
+
+
+def test_normalised_moment():
+    q, s = np.array([1e-9, 0.001, 0.05]), np.array([0.3, 0.7, 1.0])
+    for lam in (1, 2, 3, 17):
+        found = bounds._normalised_e2(q, s, lam)
+        wanted = [excess(q[i], 1 / s[i], lam) / (q[i] * s[i]) ** 2 for i in range(3)]
+        assert found == pytest.approx(wanted, rel=1e-12)
+
+
+def test_normalised_moment_grows_in_both_arguments():
+    grid = np.linspace(0.01, 1, 60)
+    for lam in (1, 2, 5, 30):
+        in_s = bounds._normalised_e2(np.full(60, 0.02), grid, lam)
+        in_q = bounds._normalised_e2(grid / 16, np.full(60, 0.9), lam)
+        assert np.all(np.diff(in_s) > 0)
+        assert np.all(np.diff(in_q) > (0 if lam > 1 else -1e-9))
+
+
+def test_every_order_below_64_is_settled():
+    assert all(bounds.verify_lemma3(lam, 0.8 if lam == 3 else 0.0) > 0 for lam in range(1, 64))
+
+
+@pytest.mark.parametrize(("constant", "s", "q"), [
+    (0.785, (0.25, 1.0), (0, 1)), (0.0, (0.25, 1 / 1.06), (0, 1)), (0.0, (0.25, 1.0), (0, 0.032)),
+])  # fmt: skip
+def test_order_three_where_it_holds(constant, s, q):
+    assert bounds.verify_lemma3(3, constant, s, q) > 0
+
+
+@pytest.mark.parametrize(("constant", "s", "q"), [
+    (0.784, (0.25, 1.0), (0, 1)), (0.0, (0.25, 1 / 1.05), (0, 1)), (0.0, (0.25, 1.0), (0, 0.033)),
+])  # fmt: skip
+def test_order_three_where_it_does_not(constant, s, q):
+    with pytest.raises(ValueError, match=r"constant = .* isn't enough at lam = 3, near sigma = 1"):
+        bounds.verify_lemma3(3, constant, s, q)
+
+
+def test_orders_from_64_on_and_little_noise_need_no_boxes():
+    """The inequalities that settle σ ≥ 4, and λ ≥ 64 for σ < 4: K at the upper end of each cell."""
+    xl = math.log(16) / 16
+    edges = np.linspace(0.25, 1, 301)
+    slack = 1 - np.expm1(edges[1:] ** 2) / edges[1:] ** 2 / 2
+    ell = 64 * edges[:-1] ** 2
+    assert np.all(bounds.lemma3_k(edges[1:], xl) * ell * np.exp(-ell) / 6 < slack)
+    assert float(bounds.lemma3_k(0.25, xl)) * xl / 6 < 1 - 8 * math.expm1(1 / 16)
+
+
+# ------------------------------------------------------------------------------ Theorem 1
+
+
+def test_constants_follow_from_e_minus_1():
+    assert bounds.C2 >= math.sqrt(8 * (math.e - 1)) > bounds.C2 - 0.01
+    assert bounds.C1 <= 4 * (math.e - 1) * math.log(4) < bounds.C1 + 0.1
+
+
+@COMMON
+@given(admissible())
+def test_moments_are_below_e_minus_1(point):
+    q, sigma, lam = point
+    assert exact_alpha(*point) <= (math.e - 1) * (q * lam / sigma) ** 2
+
+
+def test_sigma_suffices_over_a_grid():
+    checked = 0
+    for q in (1e-4, 1e-3, 0.01, 0.05):
+        for steps in (100, 10**4, 10**6, 10**8):
+            for delta in (0.1, 1e-5, 1e-12):
+                for share in (0.01, 0.3, 0.999):
+                    epsilon = share * min(9.5 * q * q * steps, 2 * math.log(1 / delta))
+                    try:
+                        sigma = bounds.theorem1_sigma(q, steps, epsilon, delta)
+                    except ValueError as error:
+                        assert "Lemma 3 needs q < 1/(16 sigma)" in str(error)
+                        continue
+                    lam = math.ceil(2 * math.log(1 / delta) / epsilon)
+                    assert bounds.theorem1_order(epsilon, delta) == lam
+                    assert bounds.lemma3_region(q, sigma, lam)
+                    if lam <= 500:
+                        alpha = steps * exact_alpha(q, sigma, lam)
+                        assert alpha - lam * epsilon <= math.log(delta)
+                    run = MomentsGuarantee(law=PoissonLaw(q, sigma), steps=steps)
+                    assert run.epsilon(delta) <= epsilon
+                    checked += 1
+    assert checked >= 25
+
+
+def test_sigma_by_hand():
+    wanted = 3.71 * 0.01 * 100 * math.sqrt(math.log(1e5)) / 3.2
+    assert bounds.theorem1_sigma(0.01, 10_000, 3.2, 1e-5) == pytest.approx(wanted, rel=1e-14)
+    wanted = 3.71 * 0.1 * math.sqrt(-math.log(0.9)) / 0.09
+    assert bounds.theorem1_sigma(1e-3, 10_000, 0.09, 0.9) == pytest.approx(wanted, rel=1e-14)
+    assert bounds.theorem1_sigma(1e-3, 10_000, 0.09, 0.951) == 1.0  # never below 1
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    ((0.01, 100, 0.2, 1e-5), r"epsilon = 0.2 .*\(0, 0.095\].*Theorem 1 needs"),
+    ((0.01, 10**6, 25.0, 1e-5), r"epsilon = 25.0 .*\(0, 23.02.*2 log\(1/delta\)"),
+    ((0.01, 10**6, 1.0, 1e-5), r"q = 0.01 .*sigma = 125.9"),
+    ((1.5, 10, 1.0, 1e-5), r"q = 1.5"), ((0.01, 10, math.nan, 1e-5), r"epsilon = nan"),
+    ((0.01, 1.5, 1.0, 1e-5), r"steps = 1.5"), ((0.01, 10, 1.0, 0.0), r"delta = 0.0"),
+])  # fmt: skip
+def test_theorem1_refuses(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        bounds.theorem1_sigma(*arguments)
+
+
+@pytest.mark.parametrize("call", [
+    lambda: bounds.lemma3_leading(1.0, 1.0, 1), lambda: bounds.lemma3_leading(0.1, 0.0, 1),
+    lambda: bounds.lemma3_region(0.1, 1.0, math.nan), lambda: bounds.lemma3_k(1.1),
+    lambda: bounds.verify_lemma3(0, 0.8), lambda: bounds.verify_lemma3(3, -1.0),
+    lambda: bounds.theorem1_order(0.0, 0.1), lambda: bounds.lemma3_bound(0.01, math.nan, 2),
+])  # fmt: skip
+def test_arguments_out_of_range(call):
+    with pytest.raises(ValueError, match="isn't allowed"):
+        call()
