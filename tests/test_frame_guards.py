@@ -180,3 +180,25 @@ def test_chapters_and_kept_notebooks_must_pair(tmp_path):
     assert guards.pairing_problems([chapter], [kept]) == []
     assert guards.pairing_problems([chapter], [])
     assert guards.pairing_problems([], [kept])
+
+
+def test_text_is_renewed_without_a_run_only_when_the_code_is_the_same(tmp_path, monkeypatch):
+    import nbformat
+    import outputs
+    page, kept = tmp_path / "03-a.md", tmp_path / "03-a.ipynb"
+    head = "---\njupytext:\n  text_representation: {extension: .md, format_name: myst}\n---\n"
+    page.write_text(head + "# Old\n\n```{code-cell} ipython3\nprint(1)\n```\n")
+    monkeypatch.setattr(outputs, "kept_notebook", lambda chapter: kept)
+    ran = outputs.convert(page)
+    ran.cells[1].outputs, ran.cells[1].execution_count = cell(text="1\n").outputs, 1
+    nbformat.write(ran, kept)
+
+    page.write_text(page.read_text().replace("Old", "New"))
+    assert outputs.take_text(page)
+    after = nbformat.read(kept, as_version=4)
+    assert after.cells[0].source == "# New" and after.cells[1].outputs[0].text == "1\n"
+    assert guards.chapter_problems(outputs.convert(page), after) == []
+
+    page.write_text(page.read_text().replace("print(1)", "print(2)"))
+    assert not outputs.take_text(page)
+    assert nbformat.read(kept, as_version=4) == after

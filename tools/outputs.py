@@ -6,6 +6,7 @@ a number that changed is either a mistake or something to explain.
 
     python tools/outputs.py                      # all chapters
     python tools/outputs.py book/03-name.md      # one
+    python tools/outputs.py --text [chapters]    # only text and captions changed: nothing is run
 """
 
 import os
@@ -55,12 +56,31 @@ def run(chapter):
     nbformat.write(notebook, kept_notebook(chapter))
 
 
+def take_text(chapter):
+    """Give a kept notebook the chapter's present text and metadata; False when its code differs."""
+    fresh, kept = convert(chapter), nbformat.read(kept_notebook(chapter), as_version=4)
+    code, old = [[c for c in nb.cells if c.cell_type == "code"] for nb in (fresh, kept)]
+    if [c.source for c in code] != [c.source for c in old]:
+        return False
+    for cell, before in zip(code, old, strict=True):
+        cell.outputs, cell.execution_count = before.outputs, before.execution_count
+    nbformat.write(fresh, kept_notebook(chapter))
+    return True
+
+
 def main(names):
     os.environ.update(environment())
+    text_only = "--text" in names
+    names = [name for name in names if name != "--text"]
     pages = [Path(name).resolve() for name in names] or chapters()
     failed = 0
     for page in pages:
         print(f"{page.name} ...", end=" ", flush=True)
+        if text_only:
+            done = kept_notebook(page).exists() and take_text(page)
+            print("kept" if done else "its code changed: run it, without --text")
+            failed += not done
+            continue
         try:
             run(page)
             print("kept")
