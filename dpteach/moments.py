@@ -54,15 +54,17 @@ def log_e2_integer(q: float, sigma: float, lam: int) -> float:
     >>> round(log_e2_integer(0.01, 4.0, 1), 12) == round(math.log1p(1e-4 * math.expm1(1 / 16)), 12)
     True
     """
-    q, sigma = check.real("q", q, "(0, 1]"), check.real("sigma", sigma, "[1e-100, 1e100]")
-    a = check.whole("lam", lam, "[1, 1e7]", "use log_e2 for orders that aren't whole") + 1
+    q = check.real("q", q, "(0, 1]")
+    sigma = check.real("sigma", sigma, "[1e-100, 1e100]")
+    a = check.whole("lam", lam, "[1, 1e7]", "log_e2 takes real orders") + 1
     if q == 1:
         return a * (a - 1) / (2 * sigma**2)
     k = np.arange(2, a + 1)
     log_weight = gammaln(a + 1) - gammaln(k + 1) - gammaln(a - k + 1)
     log_weight += (a - k) * math.log1p(-q) + k * math.log(q)
     exponent = k * (k - 1) / (2 * sigma**2)
-    return float(np.logaddexp(0.0, logsumexp(log_weight + exponent + np.log(-np.expm1(-exponent)))))
+    log_terms = log_weight + exponent + np.log(-np.expm1(-exponent))
+    return float(np.logaddexp(0.0, logsumexp(log_terms)))
 
 
 def log_e2_series(
