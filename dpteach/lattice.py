@@ -22,7 +22,9 @@ from typing import Literal
 
 import numpy as np
 from scipy.fft import irfft, next_fast_len, rfft
+from scipy.optimize import minimize_scalar
 from scipy.signal import lfilter
+from scipy.special import logsumexp
 
 from dpteach.laws import Law, loss_masses
 
@@ -32,7 +34,8 @@ Side = Literal["upper", "lower"]
 _UNIT = 2.0**-53
 _WRAPPED = 1e-11  # tilted mass that may fall outside the window of one FFT
 _MAX_POINTS = 2**22
-_THETAS = (0.1, 0.2, 0.4, 0.8, 1.5, 3.0, 5.0, 8.0, 12.0)  # Chernoff exponents tried, in standard deviations
+_JOININGS = 4  # rounds of joining cells that can't be balanced
+_BALANCING = 12  # rounds of balancing neighbouring cells
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,7 @@ def _normalised(weights: np.ndarray, **rest: float) -> Lattice:
 
 def discretise(law: Law, step: float, tilt: float, low: float, high: float, side: Side) -> Lattice:
     """One step's law on a lattice, from above or from below. Losses outside [low, high] are rounded to the safe side."""
-    offset = _anchor(law, step)
+    offset = _anchor(law, step, low, high)
     first, last = math.floor((low - offset) / step), math.ceil((high - offset) / step)
     count = last - first + 1
     z = offset + (first + np.arange(count)) * step
@@ -99,16 +102,15 @@ def discretise(law: Law, step: float, tilt: float, low: float, high: float, side
     )  # fmt: skip
 
 
-def _anchor(law: Law, step: float) -> float:
+def _anchor(law: Law, step: float, low: float, high: float) -> float:
     """Offset that puts the heaviest cell's mean on the lattice, so that a cluster narrower than a cell costs nothing."""
-    losses = law.nodes()
-    start = float(losses.loss[np.argmax(losses.log_p)])
-    for _ in range(4):
+    edges = low + step * np.arange(math.ceil((high - low) / step) + 1)
+    heaviest = int(np.argmax(loss_masses(law, edges)[0]))
+    start = edges[heaviest] + step / 2
+    for _ in range(6):
         p, q = loss_masses(law, np.array([start - step / 2, start + step / 2]))
-        if not (p[0] > 0 and q[0] > 0):
-            break
         start = math.log(p[0] / q[0])
-    return start
+    return float(start)
 
 
 def _split_halves(p: np.ndarray, q: np.ndarray, step: float) -> np.ndarray:
@@ -127,60 +129,74 @@ def _split_halves(p: np.ndarray, q: np.ndarray, step: float) -> np.ndarray:
 def _contract(p: np.ndarray, q: np.ndarray, step: float, tilt: float) -> np.ndarray:
     """Cells around lattice points, contracted to the points. p: P mass; q: Q mass times e^z; both times e^{tilt·z}.
 
-    A cell whose mean ratio p/q is off takes a fraction of a neighbouring cell, at most half; a surplus that stays is
-    rounded down to the point, a deficit that stays moves the cell one point down.
+    Where a cell's mean ratio p/q is too low it takes a share of the cell on its right, where it's too high of the cell on
+    its left, so that the mean comes to lie on the point, or a hair above it. A cell whose neighbour can't make up for the
+    difference is joined to the other neighbour. What still can't be balanced is rounded down, which lowers the profile.
     """
-    down, up = math.exp(-tilt * step), math.exp(tilt * step)  # tilting factors for mass that moves left, right
-    surplus = p - q
-    from_right, from_left = np.zeros_like(p), np.zeros_like(p)  # what a whole neighbour would contribute to the ratio
-    from_right[:-1] = down * (p[1:] - q[1:] * math.exp(-step))
-    from_left[1:] = up * (q[:-1] * math.exp(step) - p[:-1])
-    take_right = _fraction(np.maximum(-surplus, 0.0), from_right)
-    take_left = np.minimum(_fraction(np.maximum(surplus, 0.0), from_left), 0.5)
-    stuck = take_right > 0.5
-    take_right[stuck] = 0.0
-    kept = 1 - _given(take_right, take_left)
-    take_left *= kept  # the cell itself gives some away, so it needs less: never too much
-    kept = 1 - _given(take_right, take_left)
-    mass = p * kept
-    mass[:-1] += take_right[:-1] * p[1:] * down
-    mass[1:] += take_left[1:] * p[:-1] * up
-    fallen = np.where(stuck, mass, 0.0)
+    for attempt in range(_JOININGS + 1):
+        mass, rest = _balance(p, q, step, tilt)
+        fallen = np.where(rest < 0, mass, 0.0)
+        to_left, to_right = fallen > 1e-15, rest > 0.02 * step * mass + 1e-15 * step
+        if attempt == _JOININGS or not (to_left.any() or to_right.any()):
+            break
+        p, q = _join(p, to_left, to_right, tilt * step), _join(q, to_left, to_right, (tilt + 1) * step)
     mass -= fallen
-    mass[:-1] += fallen[1:] * down
+    mass[:-1] += fallen[1:] * math.exp(-tilt * step)
     return mass
 
 
-def _fraction(need: np.ndarray, whole: np.ndarray) -> np.ndarray:
-    return np.where(need > 0, need / np.maximum(whole, np.maximum(need * 1e-3, 1e-320)), 0.0)
+def _join(cells: np.ndarray, to_left: np.ndarray, to_right: np.ndarray, rate: float) -> np.ndarray:
+    result = np.where(to_left | to_right, 0.0, cells)
+    result[:-1] += np.where(to_left, cells, 0.0)[1:] * math.exp(-rate)
+    result[1:] += np.where(to_right, cells, 0.0)[:-1] * math.exp(rate)
+    return result
 
 
-def _given(take_right: np.ndarray, take_left: np.ndarray) -> np.ndarray:
-    given = np.zeros_like(take_right)
-    given[1:] += take_right[:-1]
-    given[:-1] += take_left[1:]
-    return given
+def _balance(p: np.ndarray, q: np.ndarray, step: float, tilt: float) -> tuple[np.ndarray, np.ndarray]:
+    """Mass of each cell after balancing, and its surplus p - q that's left (negative: the mean is too low)."""
+    left, right = math.exp(-tilt * step), math.exp(tilt * step)  # tilting factors for mass that moves left or right
+    surplus = p - q
+    gain, loss = np.zeros_like(p), np.zeros_like(p)  # what all of the right, of the left cell would change in surplus
+    gain[:-1] = left * (p[1:] - q[1:] * math.exp(-step))
+    loss[1:] = right * (q[:-1] * math.exp(step) - p[:-1])
+    lacking = np.maximum(-surplus, 0.0) / np.maximum(gain, 1e-300)
+    exceeding = np.maximum(surplus, 0.0) / np.maximum(loss, 1e-300)
+    kept = np.ones_like(p)
+    for _ in range(_BALANCING):
+        take_right = np.minimum(lacking * kept * (1 + 1e-6), 1.0)
+        take_left = np.minimum(exceeding * kept * (1 - 1e-6), 1.0)
+        given = np.zeros_like(p)
+        given[1:] += take_right[:-1]
+        given[:-1] += take_left[1:]
+        fair = 1 / np.maximum(given, 1.0)
+        take_right[:-1] *= fair[1:]
+        take_left[1:] *= fair[:-1]
+        kept = np.maximum(1 - given, 0.0)
+    mass, ratio = p * kept, surplus * kept
+    mass[:-1] += take_right[:-1] * p[1:] * left
+    mass[1:] += take_left[1:] * p[:-1] * right
+    ratio += take_right * gain - take_left * loss
+    return mass, ratio
 
 
 def _reach(lattice: Lattice, n: int) -> tuple[int, int]:
-    """Lattice range that the sum of n draws leaves with tilted probability at most `_WRAPPED` (Chernoff)."""
-    index = np.arange(lattice.weights.size, dtype=float)
+    """Lattice range that the sum of n draws leaves with tilted probability at most `_WRAPPED` (Chernoff's bound)."""
+    filled = np.flatnonzero(lattice.weights)
+    log_weights = np.log(lattice.weights[filled])
     mean, deviation = lattice.moments()
-    mean -= lattice.first
-    room = math.log(2 / _WRAPPED)
+    away = filled + (lattice.first - mean)
+    scale = math.log(max(deviation * math.sqrt(n), 1e-9))
     ends = []
-    for sign in (1.0, -1.0):
-        best = math.inf
-        for theta in _THETAS:
-            t = sign * theta / max(deviation * math.sqrt(n), 1e-9)
-            exponent = t * (index - mean)
-            peak = float(exponent.max())
-            cumulant = peak + math.log(float(lattice.weights @ np.exp(exponent - peak)))
-            best = min(best, (max(n * cumulant, 0.0) + room) / abs(t))
-        ends.append(n * mean + sign * best)
-    low = max(0, math.floor(ends[1])) + n * lattice.first
-    high = min(n * (lattice.weights.size - 1), math.ceil(ends[0])) + n * lattice.first
-    return low, high
+    for sign in (-1.0, 1.0):
+
+        def distance(log_theta: float, sign: float = sign) -> float:  # exceeded with probability at most _WRAPPED / 2
+            cumulant = float(logsumexp(log_weights + sign * math.exp(log_theta) * away))
+            return (max(n * cumulant, 0.0) + math.log(2 / _WRAPPED)) / math.exp(log_theta)
+
+        best = minimize_scalar(distance, bounds=(-6 - scale, 4 - scale), method="bounded", options={"maxiter": 14})
+        ends.append(n * mean + sign * best.fun)
+    low, high = n * (lattice.first + int(filled[0])), n * (lattice.first + int(filled[-1]))
+    return max(low, math.floor(ends[0])), min(high, math.ceil(ends[1]))
 
 
 def power(lattice: Lattice, n: int) -> Lattice:

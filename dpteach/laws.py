@@ -302,7 +302,7 @@ def loss_range(law: Law, tail: float) -> tuple[float, float]:
 
     >>> low, high = loss_range(GaussianLaw(1.0), 1e-3)
     >>> round(low, 3), round(high, 3)
-    (-2.79, 3.79)
+    (-2.791, 3.791)
     """
     reach = float(-ndtri(check.real("tail", tail, "(0, 0.25)") / 2))
     mu, rate = law.mu, getattr(law, "q", getattr(law, "p", 1.0))

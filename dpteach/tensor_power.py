@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import logsumexp
 
 from dpteach import _validate as check
 from dpteach.guarantees import Guarantee, Kind, epsilon_from_delta
 from dpteach.lattice import Lattice, Side, convolve, discretise, power, regrid, tails
 from dpteach.laws import GaussianLaw, Law, PoissonLaw, SubsampledLaw, gaussian_delta, loss_range
-from dpteach.moments import MomentsGuarantee
 
 __all__ = ["Profile", "TensorPower", "compose"]
 
@@ -44,8 +44,10 @@ class Profile:
     b: np.ndarray
 
     def _slack(self, epsilon: ArrayLike) -> np.ndarray:
-        lattice = self.lattice
-        exponent = lattice.log_mass - lattice.tilt * np.asarray(epsilon, dtype=float) + math.log(lattice.error)
+        """What `error` and `infinite` can do to δ: the former times the largest e^{log_mass - tilt·z}(1 - e^{ε - z})."""
+        lattice, tilt = self.lattice, self.lattice.tilt
+        largest = tilt * math.log(tilt / (tilt + 1)) - math.log1p(tilt) if tilt > 0 else 0.0
+        exponent = lattice.log_mass - tilt * np.asarray(epsilon, dtype=float) + math.log(lattice.error) + largest
         return np.exp(np.minimum(exponent, 0.0)) + lattice.infinite
 
     def _bounded(self, value: np.ndarray, epsilon: ArrayLike) -> np.ndarray:
@@ -80,14 +82,36 @@ def _profile(lattice: Lattice, side: Side) -> Profile:
     return Profile(lattice, side, *tails(lattice))
 
 
-def _tilted_deviation(law: Law, tilt: float, low: float, high: float) -> float:
-    """Standard deviation of one step's loss inside [low, high], under the law tilted by e^{tilt·L}."""
-    nodes = law.nodes(tilt + 1)
-    kept = (nodes.loss >= low) & (nodes.loss <= high)
-    loss, exponent = nodes.loss[kept], nodes.log_p[kept] + tilt * nodes.loss[kept]
-    weights = np.exp(exponent - exponent.max())
-    weights /= weights.sum()
-    return math.sqrt(float(weights @ (loss - weights @ loss) ** 2))
+@dataclass(frozen=True)
+class _Truncated:
+    """One step's loss inside [low, high] under P: what the choice of tilt and step size is based on."""
+
+    loss: np.ndarray
+    log_p: np.ndarray
+
+    @classmethod
+    def of(cls, law: Law, low: float, high: float) -> _Truncated:
+        nodes = law.nodes(2.0)
+        kept = (nodes.loss >= low) & (nodes.loss <= high)
+        return cls(nodes.loss[kept], nodes.log_p[kept])
+
+    def tilted(self, tilt: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Cumulant K, mean K' and variance K'' of the loss under the laws tilted by e^{tilt·L}, one per tilt."""
+        exponent = self.log_p + np.multiply.outer(tilt, self.loss)
+        cumulant = logsumexp(exponent, axis=-1)
+        weights = np.exp(exponent - cumulant[:, None])
+        mean = weights @ self.loss
+        return cumulant, mean, np.maximum(weights @ self.loss**2 - mean**2, 1e-300)
+
+
+_TILTS = np.geomspace(1e-6, 1e9, 91)
+
+
+def _log_deltas(law: Law, steps: int, tail: float) -> tuple[np.ndarray, np.ndarray]:
+    """Saddle-point guesses at each tilt: ε = T·K' and log δ(ε). Only the choice of a tilt rests on them."""
+    cumulant, mean, variance = _Truncated.of(law, *loss_range(law, tail)).tilted(_TILTS)
+    spread = np.log(_TILTS) + np.log1p(_TILTS) + np.log(np.maximum(2 * math.pi * steps * variance, 1e-300)) / 2
+    return steps * mean, steps * (cumulant - _TILTS * mean) - np.maximum(spread, 0.0)
 
 
 def compose(law: Law, steps: int, tilt: float, tail: float, resolution: float, side: Side) -> Lattice:
@@ -97,7 +121,7 @@ def compose(law: Law, steps: int, tilt: float, tail: float, resolution: float, s
     points in one (tilted) standard deviation of one step.
     """
     low, high = loss_range(law, tail)
-    step = max(_tilted_deviation(law, tilt, low, high) / resolution, (high - low) / 2**20)
+    step = max(math.sqrt(_Truncated.of(law, low, high).tilted(np.array([tilt]))[2][0]) / resolution, (high - low) / 2**20)
     one = discretise(law, step, tilt, low, high, side)
     if 18 * resolution * math.sqrt(steps) <= _ONE_STAGE:
         return power(one, steps)
@@ -123,20 +147,22 @@ def _bracket(law: Law, steps: int, tilt: float, tail: float, resolution: float) 
 
 
 def _ask(law: Law, steps: int, delta: float) -> tuple[float, float]:
-    """Tilt and tail for a question at δ: the saddle point of the moments accountant; 1e-5 of δ may be rounded away."""
-    tilt = MomentsGuarantee(law=law, steps=steps, orders="real").best(delta)[1]
-    return float(f"{tilt:.2g}"), min(0.1, 1e-5 * delta / steps)
+    """Tilt and tail for a question at δ; 1e-5 of δ may be rounded away."""
+    tail = min(0.1, 1e-5 * delta / steps)
+    guesses = np.minimum.accumulate(_log_deltas(law, steps, tail)[1])
+    log_tilt = np.interp(-math.log(delta), -guesses, np.log(_TILTS))
+    return float(f"{math.exp(log_tilt):.3g}"), tail
 
 
 def _epsilon_bracket(law: Law, steps: int, delta: float) -> tuple[float, float]:
     tilt, tail = _ask(law, steps, delta)
-    resolution = _RESOLUTION
+    resolution, width = _RESOLUTION, math.inf
     while True:
         lower, upper = _bracket(law, steps, tilt, tail, resolution)
         low, high = lower.epsilon(delta), upper.epsilon(delta)
-        if high - low <= _TOLERANCE * high or resolution >= 16 * _RESOLUTION:
+        if high - low <= _TOLERANCE * high or not high - low < 0.7 * width or resolution >= 16 * _RESOLUTION:
             break
-        resolution *= 2
+        resolution, width = 2 * resolution, high - low
     if math.isinf(high):
         raise ValueError(
             f"delta = {delta:g} is below what double precision resolves for {steps} steps of {law}: ask a larger delta"
@@ -195,9 +221,10 @@ class TensorPower(Guarantee):
         if mu is not None or self.steps == 1:
             exact = float(gaussian_delta(mu, epsilon) if mu is not None else law.delta(epsilon))
             return exact, exact
-        bound = MomentsGuarantee(law=law, steps=self.steps, orders="real").delta(epsilon)
-        tilt, tail = _ask(law, self.steps, float(np.clip(bound, _SMALLEST_DELTA, 0.5)))
-        lower, upper = _bracket(law, self.steps, tilt, 1e-3 * tail, 2 * _RESOLUTION)
+        epsilons, log_deltas = _log_deltas(law, self.steps, 1e-24 / self.steps)
+        guess = float(np.interp(epsilon, np.maximum.accumulate(epsilons), log_deltas))
+        tilt, tail = _ask(law, self.steps, math.exp(min(max(guess, -500.0), -0.7)))
+        lower, upper = _bracket(law, self.steps, tilt, 1e-2 * tail, 2 * _RESOLUTION)
         low, high = float(lower.delta(epsilon)), float(upper.delta(epsilon))
         return min(low, high), high
 
