@@ -462,3 +462,20 @@ def test_edgeworth_epsilon_at_large_delta_is_zero():
 def test_bad_input_is_refused(call):
     with pytest.raises(ValueError, match="isn't allowed|must be|sigma = "):
         call()
+
+
+@run_names
+def test_skewness_of_a_symmetric_pair(name):
+    """With p√T fixed both are of size 1/T: kurtosis (H4 - 6χ⁴)/(2χ⁴T), skewness mu/2 times that."""
+    sigma, steps = RUNS[name]
+    s, many = 1 / sigma, 10**12
+    law = SubsampledLaw(P * math.sqrt(steps / many), s)
+    ((_, _, terms),) = EdgeworthGuarantee(laws=(law,), steps=many)._series
+    skewness, excess = 6 * terms[3], 24 * terms[4]
+    cdf = [float(mpmath.ncdf(k * s - s / 2)) for k in range(5)]  # upper tails from s/2 of N(ks, 1)
+    fourth = sum(
+        math.comb(4, k) * (-1) ** k * math.exp(k * (k - 1) * s * s / 2) * cdf[k] for k in range(5)
+    )
+    square = chi2_plus(s) ** 2
+    assert_allclose(excess * many, (fourth - 6 * square) / (2 * square), rtol=5e-3)
+    assert_allclose(skewness / excess, subsampled_clt_mu(law.p, sigma, many) / 2, rtol=1e-3)
