@@ -7,7 +7,7 @@ import json
 import sys
 from typing import Any, NoReturn
 
-from dpteach.accountants import account, convention, warnings_for
+from dpteach.accountants import account, answer, convention, warnings_for
 from dpteach.moments import ORDERS
 from dpteach.run import RELATIONS, NoisySGD
 
@@ -67,10 +67,7 @@ def _run(args: argparse.Namespace) -> NoisySGD:
 
 def _answer(args: argparse.Namespace) -> dict[str, Any]:
     run = _run(args)
-    rows = [
-        {"name": g.name, "kind": g.kind, "epsilon": g.epsilon(args.delta), **g.details(args.delta)}
-        for g in account(run, args.convention, args.orders)
-    ]
+    rows = [answer(guarantee, args.delta) for guarantee in account(run, args.convention, args.orders)]
     return {
         "convention": args.convention,
         "sampling": run.sampling,
@@ -85,6 +82,8 @@ def _answer(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _cell(value: Any) -> str:
+    if isinstance(value, dict):
+        return "; ".join(f"{key} {_cell(item)}" for key, item in value.items())
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(map(_cell, value)) + "]"
     if isinstance(value, float):

@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpteach import _validate as check
-from dpteach.guarantees import Guarantee
-from dpteach.limits import clt_guarantee
-from dpteach.moments import MomentsGuarantee, Orders
+from dpteach.composition import OptimalComposition, StrongComposition
+from dpteach.guarantees import Guarantee, Kind
+from dpteach.limits import BerryEsseenGuarantee, EdgeworthGuarantee, clt_guarantee
+from dpteach.moments import ORDERS, MomentsGuarantee, Orders
 from dpteach.run import NoisySGD, Relation
+from dpteach.tensor_power import TensorPower
 
-__all__ = ["Unavailable", "account", "convention", "warnings_for"]
+__all__ = ["Unavailable", "account", "answer", "convention", "warnings_for"]
 
 _SMALL_DELTA = 1e-6
 
@@ -26,7 +28,7 @@ class Unavailable:
     """A guarantee that can't be given for this run, and why. Has the name and kind of the one it stands for."""
 
     name: str
-    kind: str
+    kind: Kind
     reason: str
 
     def epsilon(self, delta: float) -> None:
@@ -54,20 +56,43 @@ def account(run: NoisySGD, relation: Relation, orders: Orders = "integer") -> tu
     Raises `ValueError` with the reason where no analysis covers the combination of sampling and relation.
 
     >>> run = NoisySGD.abadi16(sampling_rate=0.01, sigma=4.0, steps=10000)
-    >>> [(g.name, g.kind, round(g.epsilon(1e-5), 4)) for g in account(run, "add-remove")][:1]
-    [('moments', 'upper bound', 1.2586)]
+    >>> for guarantee in account(run, "add-remove")[1:3]:
+    ...     print(guarantee.name, guarantee.kind, round(guarantee.epsilon(1e-5), 4))
+    moments upper bound 1.2586
+    rdp upper bound 1.0355
     """
-    check.choice("orders", orders, ("integer", "real"))
-    where = convention(run, relation)
-    worst = run.laws(relation)[0]  # 'remove' carries the larger log moment: E2 ≥ E1 (chapter 3)
-    makers: tuple[tuple[str, str, Callable[[], Guarantee]], ...] = (
-        ("moments", "upper bound", lambda: MomentsGuarantee(law=worst, steps=run.steps, orders=orders, convention=where)),
-        ("clt", "asymptotic", lambda: clt_guarantee(worst, run.steps, where)),
+    check.choice("orders", orders, ORDERS)
+    laws = run.laws(relation)
+    worst = laws[0]  # 'remove' carries the larger log moment: E2 ≥ E1 (chapter 3)
+    common = {"steps": run.steps, "convention": convention(run, relation)}
+    moments = {"law": worst, "orders": orders, **common}
+    makers: tuple[tuple[str, Kind, Callable[[], Guarantee]], ...] = (
+        ("tensor-power", "bracket", lambda: TensorPower(laws=laws, **common)),
+        ("moments", "upper bound", lambda: MomentsGuarantee(**moments)),
+        ("rdp", "upper bound", lambda: MomentsGuarantee(conversion="renyi", name="rdp", **moments)),
+        ("optimal-composition", "upper bound", lambda: OptimalComposition(laws=laws, **common)),
+        ("strong-composition", "upper bound", lambda: StrongComposition(laws=laws, **common)),
+        ("berry-esseen", "upper bound", lambda: BerryEsseenGuarantee(law=worst, **common)),
+        ("edgeworth", "asymptotic", lambda: EdgeworthGuarantee(laws=laws, **common)),
+        ("clt", "asymptotic", lambda: clt_guarantee(worst, **common)),
     )
     return tuple(_or_reason(*maker) for maker in makers)
 
 
-def _or_reason(name: str, kind: str, make: Callable[[], Guarantee]) -> Guarantee | Unavailable:
+def answer(guarantee: Guarantee | Unavailable, delta: float) -> dict[str, Any]:
+    """One row of an account at δ: name, kind, epsilon (a number, (lower, upper), or None with a reason), details.
+
+    >>> answer(Unavailable("berry-esseen", "upper bound", "the law isn't symmetric"), 1e-5)["epsilon"] is None
+    True
+    """
+    row = {"name": guarantee.name, "kind": guarantee.kind}
+    try:
+        return row | {"epsilon": guarantee.epsilon(delta), **guarantee.details(delta)}
+    except ValueError as error:
+        return row | {"epsilon": None, "reason": str(error)}
+
+
+def _or_reason(name: str, kind: Kind, make: Callable[[], Guarantee]) -> Guarantee | Unavailable:
     try:
         return make()
     except ValueError as error:

@@ -145,7 +145,7 @@ def test_every_guarantee_says_what_it_is():
         (mnist("A", NoisySGD.drs22), "replace-one"),
     ):
         found = account(run, relation)
-        assert [g.name for g in found][:1] == ["moments"] and "clt" in [g.name for g in found]
+        assert {"moments", "clt"} <= {g.name for g in found}
         assert len({g.name for g in found}) == len(found)
         for g in found:
             assert g.kind in KINDS and relation in g.convention and run.sampling in g.convention
@@ -156,6 +156,9 @@ def test_guarantees_answer_all_three_questions():
         if isinstance(g, Unavailable) or g.kind == "bracket":
             continue
         epsilon = g.epsilon(1e-5)
+        if epsilon is None:
+            assert g.details(1e-5)["reason"]
+            continue
         assert_allclose(g.delta(epsilon), 1e-5, rtol=1e-4)
         f = g.f(np.array([0.0, 0.1, 0.5, 1.0]))
         assert (
@@ -167,8 +170,8 @@ def test_guarantees_answer_all_three_questions():
 
 def test_large_delta_gives_zero():
     for g in account(NoisySGD.abadi16(sampling_rate=0.01, sigma=4.0, steps=1), "add-remove"):
-        if not isinstance(g, Unavailable):
-            assert np.all(np.asarray(g.epsilon(0.5)) >= 0)
+        epsilon = g.epsilon(0.5)
+        assert g.details(0.5)["reason"] if epsilon is None else np.all(np.asarray(epsilon) >= 0)
 
 
 def test_shuffled_or_mixed_questions_are_refused():
