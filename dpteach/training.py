@@ -171,7 +171,7 @@ def train(
     when = set(evaluation_steps(run) if evaluate_at is None else evaluate_at) if evaluate else set()
     batches, noise, layers = _streams(seed)
     state = _State(model, batches, noise)
-    identity = {"run": asdict(run), "seed": seed, "eta": [eta(t) for t in (0, run.steps - 1)]}
+    identity = {"run": _facts(run), "seed": seed, "eta": [eta(t) for t in (0, run.steps - 1)]}
     if checkpoint is not None:
         checkpoint_every = check.whole("checkpoint_every", checkpoint_every, "[1, inf)")
         state.resume(Path(checkpoint), identity)
@@ -225,6 +225,11 @@ def _checked(
     if stop_after is None:
         return eta, run.steps
     return eta, check.whole("stop_after", stop_after, f"[0, {run.steps}]", "the run has no more steps")
+
+
+def _facts(run: NoisySGD) -> dict[str, Any]:
+    """What a run does, however it was written down: 15 epochs or 3516 steps."""
+    return {k: v for k, v in asdict(run).items() if k not in ("epochs", "sampling_rate")}
 
 
 def _streams(seed: int) -> tuple[torch.Generator, torch.Generator, int]:
@@ -347,7 +352,7 @@ def train_mnist(
     """
     evaluate_at = list(evaluation_steps(run) if evaluate_at is None else evaluate_at)
     parameters = {
-        "run": asdict(run),
+        "run": _facts(run),
         "learning_rate": learning_rate,
         "seed": seed,
         "stop_after": stop_after,
