@@ -30,6 +30,7 @@ class Unavailable:
     name: str
     kind: Kind
     reason: str
+    convention: str = ""
 
     def epsilon(self, delta: float) -> None:
         return None
@@ -64,7 +65,8 @@ def account(run: NoisySGD, relation: Relation, orders: Orders = "integer") -> tu
     check.choice("orders", orders, ORDERS)
     laws = run.laws(relation)
     worst = laws[0]  # 'remove' carries the larger log moment: E2 ≥ E1 (chapter 3)
-    common = {"steps": run.steps, "convention": convention(run, relation)}
+    where = convention(run, relation)
+    common = {"steps": run.steps, "convention": where}
     moments = {"law": worst, "orders": orders, **common}
     makers: tuple[tuple[str, Kind, Callable[[], Guarantee]], ...] = (
         ("tensor-power", "bracket", lambda: TensorPower(laws=laws, **common)),
@@ -76,7 +78,7 @@ def account(run: NoisySGD, relation: Relation, orders: Orders = "integer") -> tu
         ("edgeworth", "asymptotic", lambda: EdgeworthGuarantee(laws=laws, **common)),
         ("clt", "asymptotic", lambda: clt_guarantee(worst, **common)),
     )
-    return tuple(_or_reason(*maker) for maker in makers)
+    return tuple(_or_reason(*maker, where) for maker in makers)
 
 
 def answer(guarantee: Guarantee | Unavailable, delta: float) -> dict[str, Any]:
@@ -92,11 +94,11 @@ def answer(guarantee: Guarantee | Unavailable, delta: float) -> dict[str, Any]:
         return row | {"epsilon": None, "reason": str(error)}
 
 
-def _or_reason(name: str, kind: Kind, make: Callable[[], Guarantee]) -> Guarantee | Unavailable:
+def _or_reason(name: str, kind: Kind, make: Callable[[], Guarantee], where: str) -> Guarantee | Unavailable:
     try:
         return make()
     except ValueError as error:
-        return Unavailable(name, kind, str(error))
+        return Unavailable(name, kind, str(error), where)
 
 
 def warnings_for(run: NoisySGD, delta: float) -> list[str]:
