@@ -147,7 +147,8 @@ def test_series_keeps_the_error_it_states(q, sigma, lam, tolerance):
     value_, error = log_e2_series(q, sigma, lam, tolerance)
     truth = _poisson_log_moment(q, sigma, lam, "remove")
     assert error <= tolerance
-    assert abs(math.expm1(value_ - truth)) <= error * (1 + 1e-6) + 1e-12
+    # half of the last term is a midpoint: the error is not just within the bound, but far within
+    assert abs(math.expm1(value_ - truth)) <= 0.1 * error + 1e-12
 
 
 def test_closed_form_at_two_steps_by_hand():
