@@ -72,6 +72,11 @@ def _in_prose(text):
     return f"{head} × 10{str(int(power)).translate(_SUPERSCRIPTS)}"
 
 
+def _listed(parts):
+    """`a, b and c`: several numbers in a sentence."""
+    return " and ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else parts[0]
+
+
 def record(name, value, digits=4):
     """Print `name = value` and make the value available to the text by that name.
 
@@ -83,7 +88,8 @@ def record(name, value, digits=4):
     name : str
         Name of the number, unique in its chapter, such as ``"ch03-eps-10k"``.
     value : int, float, str or a sequence of these
-        See `format_number`.
+        See `format_number`. In the text a tuple is shown as a bracket, ``[a, b]``, another
+        sequence as ``a, b and c``.
     digits : int
         Significant digits.
 
@@ -100,4 +106,6 @@ def record(name, value, digits=4):
     except ImportError:
         return
     if get_ipython() is not None:
-        glue(name, _Shown(_in_prose(text)), display=False)
+        parts = [text] if isinstance(value, str) else [_in_prose(part) for part in text.split(", ")]
+        shown = f"[{', '.join(parts)}]" if isinstance(value, tuple) else _listed(parts)
+        glue(name, _Shown(shown), display=False)

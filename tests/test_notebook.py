@@ -42,5 +42,9 @@ def test_record_stores_the_number_for_the_text(monkeypatch, capsys):
     record("a", 1.258643)
     record("b", 1.2345678e-7)
     record("c", 2.5e9)
+    record("d", [1.0, 2e-9, 3.5])
+    record("e", (1.0669, 1.0671))
+    record("f", "one, two")
     assert {name: repr(value) for name, value in glued.items()} == {
-        "a": "1.259", "b": "1.235 × 10⁻⁷", "c": "2.5 × 10⁹"}
+        "a": "1.259", "b": "1.235 × 10⁻⁷", "c": "2.5 × 10⁹",
+        "d": "1, 2 × 10⁻⁹ and 3.5", "e": "[1.067, 1.067]", "f": "one, two"}
