@@ -49,7 +49,9 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_run_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--convention", choices=RELATIONS, required=True, help="neighbouring relation, with its sampling")
+    parser.add_argument(
+        "--convention", choices=RELATIONS, required=True, help="neighbouring relation, with its sampling"
+    )
     parser.add_argument("--sigma", type=float, required=True, help="noise std / sensitivity, in the convention named")
     parser.add_argument("--n", type=int, help="number of records")
     parser.add_argument("--batch-size", type=int, help="records in a batch (expected number under add-remove)")
@@ -61,7 +63,12 @@ def _add_run_arguments(parser: argparse.ArgumentParser) -> None:
 def _run(args: argparse.Namespace) -> NoisySGD:
     make = NoisySGD.abadi16 if args.convention == "add-remove" else NoisySGD.drs22
     return make(
-        sigma=args.sigma, n=args.n, batch_size=args.batch_size, epochs=args.epochs, sampling_rate=args.q, steps=args.steps
+        sigma=args.sigma,
+        n=args.n,
+        batch_size=args.batch_size,
+        epochs=args.epochs,
+        sampling_rate=args.q,
+        steps=args.steps,
     )
 
 

@@ -52,7 +52,7 @@ def convention(run: NoisySGD, relation: Relation) -> str:
 
 
 def account(run: NoisySGD, relation: Relation, orders: Orders = "integer") -> tuple[Guarantee | Unavailable, ...]:
-    """Every guarantee for `run` under `relation`, in a fixed order; ask each for `epsilon(delta)`, `delta(epsilon)`, `f`.
+    """Every guarantee for `run` under `relation`, in a fixed order: ask each for `epsilon(delta)`, `f`, ….
 
     Raises `ValueError` with the reason where no analysis covers the combination of sampling and relation.
 

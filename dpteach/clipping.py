@@ -118,18 +118,13 @@ def clipped_sum(
     run = ENGINES[check.choice("engine", engine, tuple(ENGINES))]
     size = len(inputs)
     if len(targets) != size:
-        raise ValueError(
-            f"targets has {len(targets)} records and inputs {size}: give one target for each input"
-        )
+        raise ValueError(f"targets has {len(targets)} records and inputs {size}: give one target for each input")
     chunk = size if microbatch is None else check.whole("microbatch", microbatch, "[1, inf)")
     parts = [
-        run(model, loss, inputs[i : i + chunk], targets[i : i + chunk], clip_norm)
-        for i in range(0, size, chunk or 1)
+        run(model, loss, inputs[i : i + chunk], targets[i : i + chunk], clip_norm) for i in range(0, size, chunk or 1)
     ]
     if not parts:  # an empty Poisson batch
-        return ClippedSum(
-            tuple(torch.zeros_like(p) for p in trainable(model).values()), torch.zeros(0)
-        )
+        return ClippedSum(tuple(torch.zeros_like(p) for p in trainable(model).values()), torch.zeros(0))
     if len(parts) == 1:
         return parts[0]
     gradients = tuple(sum(group) for group in zip(*(part.gradients for part in parts), strict=True))
@@ -148,9 +143,7 @@ def _factors(norms: Tensor, clip_norm: float) -> Tensor:
 # --- Engine 1: a loop -----------------------------------------------------------------------------
 
 
-def _naive(
-    model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, clip_norm: float
-) -> ClippedSum:
+def _naive(model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, clip_norm: float) -> ClippedSum:
     """One backward pass for each record: Algorithm 1 to the letter."""
     parameters = tuple(trainable(model).values())
     total = [torch.zeros_like(p) for p in parameters]
@@ -170,9 +163,7 @@ def _naive(
 # --- Engine 2: vmap -------------------------------------------------------------------------------
 
 
-def _vmap(
-    model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, clip_norm: float
-) -> ClippedSum:
+def _vmap(model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, clip_norm: float) -> ClippedSum:
     """All per-record gradients at once: `grad` of one record's loss, mapped over the batch."""
     parameters = trainable(model)
 
@@ -180,18 +171,14 @@ def _vmap(
         return loss(functional_call(model, theta, (x[None],)), y[None]).sum()
 
     theta = {name: p.detach() for name, p in parameters.items()}
-    gradients = vmap(grad(record_loss), in_dims=(None, 0, 0), randomness="different")(
-        theta, inputs, targets
-    )
+    gradients = vmap(grad(record_loss), in_dims=(None, 0, 0), randomness="different")(theta, inputs, targets)
     return _sum_of([[_Explicit(gradients[name])] for name in parameters], clip_norm)
 
 
 # --- Engine 3: one backward pass to the pre-activations -------------------------------------------
 
 
-def _fast(
-    model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, clip_norm: float
-) -> ClippedSum:
+def _fast(model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, clip_norm: float) -> ClippedSum:
     """Book-keeping: forward, backward to the pre-activations, norms, then one weighted product for
     each layer.
     """
@@ -218,12 +205,8 @@ def _total_loss(loss: Loss, outputs: Tensor, targets: Tensor) -> Tensor:
     over a batch.
     """
     if loss is F.cross_entropy and outputs.ndim == 2:
-        return F.cross_entropy(
-            outputs, targets, reduction="sum"
-        )  # the same, without vmap's overhead
-    return vmap(lambda out, y: loss(out[None], y[None]).sum(), randomness="different")(
-        outputs, targets
-    ).sum()
+        return F.cross_entropy(outputs, targets, reduction="sum")  # the same, without vmap's overhead
+    return vmap(lambda out, y: loss(out[None], y[None]).sum(), randomness="different")(outputs, targets).sum()
 
 
 @dataclass(frozen=True)
@@ -258,12 +241,7 @@ def _recorded_calls(model: nn.Module, batch: int) -> Iterator[list[_Call]]:
     parameters = tuple(trainable(model).values())
 
     def record(layer: nn.Module, args: tuple, output: Tensor, name: str) -> Tensor:
-        if (
-            len(args) != 1
-            or not isinstance(output, Tensor)
-            or output.shape[:1] != (batch,)
-            or len(args[0]) != batch
-        ):
+        if len(args) != 1 or not isinstance(output, Tensor) or output.shape[:1] != (batch,) or len(args[0]) != batch:
             raise ValueError(
                 f"layer {name!r} ({type(layer).__name__}) doesn't map one batch-first tensor to"
                 " another, which engine='fast' needs: use engine='vmap'"
@@ -271,9 +249,7 @@ def _recorded_calls(model: nn.Module, batch: int) -> Iterator[list[_Call]]:
         if not output.requires_grad:  # nothing below it has parameters: differentiation starts here
             output = output.detach().requires_grad_()
             output = output.clone() if in_place else output
-        calls.append(
-            _Call(name, layer, args[0].detach(), args[0]._version, get_gradient_edge(output))
-        )
+        calls.append(_Call(name, layer, args[0].detach(), args[0]._version, get_gradient_edge(output)))
         return output
 
     hooks = [layer.register_forward_hook(partial(record, name=name)) for name, layer in layers]
@@ -296,9 +272,7 @@ def channels_last(x: Tensor) -> Tensor:
     if x.ndim != 4:
         return x
     n, c, h, w = x.shape
-    if (
-        c == 1
-    ):  # any layout is channels-last then; convolution looks at the strides, so say it there
+    if c == 1:  # any layout is channels-last then; convolution looks at the strides, so say it there
         return x.contiguous().as_strided(x.shape, (h * w, 1, w, 1))
     return x.contiguous(memory_format=torch.channels_last)
 
@@ -334,9 +308,7 @@ def _conv_pieces(layer: nn.Conv2d, x: Tensor, delta: Tensor) -> list[tuple[nn.Pa
     (kh, kw), (sh, sw) = layer.kernel_size, layer.stride
     ph, pw = (0, 0) if layer.padding == "valid" else layer.padding
     channels = layer.in_channels
-    rows = F.pad(x.permute(0, 2, 3, 1), (0, 0, pw, pw, ph, ph)).flatten(
-        2
-    )  # record, row, column · channel
+    rows = F.pad(x.permute(0, 2, 3, 1), (0, 0, pw, pw, ph, ph)).flatten(2)  # record, row, column · channel
     patches = rows.unfold(1, kh, sh).unfold(2, kw * channels, sw * channels)
     patches = patches.reshape(len(x), -1, kh * kw * channels)
     delta = delta.permute(0, 2, 3, 1).reshape(len(x), -1, layer.out_channels)
@@ -397,11 +369,7 @@ class _Explicit:
         return _Explicit(_zeroed(self.values, dropped), self.axes)
 
     def in_parameter_shape(self) -> Tensor:
-        return (
-            self.values
-            if self.axes is None
-            else self.values.permute(0, *(1 + axis for axis in self.axes))
-        )
+        return self.values if self.axes is None else self.values.permute(0, *(1 + axis for axis in self.axes))
 
 
 @dataclass(frozen=True)
@@ -442,9 +410,7 @@ class _Product:
         return total if self.axes is None else total.permute(self.axes)
 
     def without(self, dropped: Tensor) -> _Product:
-        return _Product(
-            _zeroed(self.delta, dropped), _zeroed(self.x, dropped), self.stored, self.axes
-        )
+        return _Product(_zeroed(self.delta, dropped), _zeroed(self.x, dropped), self.stored, self.axes)
 
     def in_parameter_shape(self) -> Tensor:
         return self.explicit().in_parameter_shape()
@@ -463,9 +429,7 @@ def _sum_of(groups: list[list[_Piece]], clip_norm: float) -> ClippedSum:
     """
     pieces: list[_Piece] = []
     for group in groups:
-        piece = (
-            group[0] if len(group) == 1 else _Explicit(sum(p.in_parameter_shape() for p in group))
-        )
+        piece = group[0] if len(group) == 1 else _Explicit(sum(p.in_parameter_shape() for p in group))
         pieces.append(piece.cheapest() if isinstance(piece, _Product) else piece)
     norms = torch.stack([piece.squared_norms() for piece in pieces]).sum(0).sqrt()
     dropped = ~norms.isfinite()
@@ -497,9 +461,7 @@ use GroupNorm or LayerNorm instead
     if not trainable(model):
         raise ValueError("model has no parameter with requires_grad: there's nothing to train")
     for name, layer in model.named_modules():
-        running = (
-            isinstance(layer, nn.modules.instancenorm._InstanceNorm) and layer.track_running_stats
-        )
+        running = isinstance(layer, nn.modules.instancenorm._InstanceNorm) and layer.track_running_stats
         if running or isinstance(layer, nn.modules.batchnorm._BatchNorm):
             raise _mixes(name, layer)
     if inputs is not None and len(inputs) >= 2:
@@ -527,10 +489,7 @@ def _outputs_of_first(model: nn.Module, inputs: Tensor) -> list[tuple[str, nn.Mo
         if isinstance(output, Tensor) and output.is_floating_point():
             seen.append((name, layer, output[0].clone()))
 
-    hooks = [
-        layer.register_forward_hook(partial(record, name=name))
-        for name, layer in model.named_modules()
-    ]
+    hooks = [layer.register_forward_hook(partial(record, name=name)) for name, layer in model.named_modules()]
     try:
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)  # the same dropout masks both times

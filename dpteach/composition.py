@@ -82,9 +82,7 @@ def amplify_by_sampling(epsilon_0: ArrayLike, delta_0: ArrayLike, q: float) -> t
     return mixture_loss(q, epsilon_0), q * check.reals("delta_0", delta_0, "[0, 1]")
 
 
-def strong_composition_epsilon(
-    epsilon_0: ArrayLike, steps: int, delta_slack: ArrayLike
-) -> np.ndarray:
+def strong_composition_epsilon(epsilon_0: ArrayLike, steps: int, delta_slack: ArrayLike) -> np.ndarray:
     """ε = √(2T log(1/δ')) ε0 + T ε0 (e^{ε0} - 1): T steps are (ε, T δ0 + δ')-DP. Upper bound.
 
     Dwork, Rothblum and Vadhan 2010, Theorem III.3. Any shape; infinite where e^{ε0} is.
@@ -142,17 +140,13 @@ def _response_delta(epsilon: np.ndarray, epsilon_0: np.ndarray, steps: int) -> n
     return np.where(inside, np.clip(delta, 0.0, 1.0), 0.0)
 
 
-def optimal_composition_epsilon(
-    epsilon_0: float, steps: int, delta: float, delta_0: float = 0.0
-) -> float:
+def optimal_composition_epsilon(epsilon_0: float, steps: int, delta: float, delta_0: float = 0.0) -> float:
     """Least ε ≥ 0 with `optimal_composition_delta` ≤ δ. Exact. δ must be at least 1 - (1-δ0)^T.
 
     >>> round(optimal_composition_epsilon(0.1, 100, 1e-5), 4)  # DRV: 5.8502
     4.3068
     """
-    return epsilon_from_delta(
-        lambda e: float(optimal_composition_delta(e, epsilon_0, steps, delta_0)), delta
-    )
+    return epsilon_from_delta(lambda e: float(optimal_composition_delta(e, epsilon_0, steps, delta_0)), delta)
 
 
 def pure_dp_moment_bound(lam: ArrayLike, epsilon: ArrayLike) -> np.ndarray:
@@ -261,7 +255,7 @@ class StrongComposition(_PairComposition):
     def _total(self, epsilon: float, epsilon_0: np.ndarray, delta_0: np.ndarray) -> np.ndarray:
         excess = np.maximum(0.0, epsilon - _drift(epsilon_0, self.steps))
         scaled = excess / np.maximum(epsilon_0 * math.sqrt(self.steps), 1e-250)
-        slack = np.exp(-np.minimum(scaled, 1e100) ** 2 / 2)
+        slack = np.exp(-(np.minimum(scaled, 1e100) ** 2) / 2)
         slack = np.where(epsilon >= self.steps * epsilon_0, 0.0, slack)
         return np.minimum(1.0, self.steps * delta_0 + slack)
 

@@ -23,8 +23,19 @@ class ExerciseFailed(AssertionError):
         return [str(self)]
 
 
-def check(student, *, on=None, like=None, expected=None, properties=None, rtol=1e-9, atol=0.0,
-          hints=None, mistakes=None, name=None):
+def check(
+    student,
+    *,
+    on=None,
+    like=None,
+    expected=None,
+    properties=None,
+    rtol=1e-9,
+    atol=0.0,
+    hints=None,
+    mistakes=None,
+    name=None,
+):
     """Check a student's function (or value), say what is wrong, or print one line of success.
 
     Parameters
@@ -154,8 +165,13 @@ def _fail(problem, call, result, hints, kind, told=True):
 
 
 def _not_written(name, hints):
-    _fail(f"{name}: not written yet. Write it in the cell above, run that, then run this again.",
-          None, None, hints, "none")
+    _fail(
+        f"{name}: not written yet. Write it in the cell above, run that, then run this again.",
+        None,
+        None,
+        hints,
+        "none",
+    )
 
 
 def _run(student, call, hints):
@@ -167,15 +183,20 @@ def _run(student, call, hints):
     except ExerciseFailed:
         raise
     except Exception as error:
-        _fail(f"{call.name}: stops with {type(error).__name__}: {error}", call, None, hints,
-              "exception", told=False)
+        _fail(f"{call.name}: stops with {type(error).__name__}: {error}", call, None, hints, "exception", told=False)
     if result is Ellipsis:
         _not_written(call.name, hints)
     if result is None and call.is_value:
         _not_written(call.name, hints)
     if result is None:
-        _fail(f"{call.name}: gives nothing (None). Not written yet, or is a return missing?",
-              call, None, hints, "none", told=False)
+        _fail(
+            f"{call.name}: gives nothing (None). Not written yet, or is a return missing?",
+            call,
+            None,
+            hints,
+            "none",
+            told=False,
+        )
     return result
 
 
@@ -195,18 +216,27 @@ def _check_kind(call, result, want, hints):
     right, given = _numeric(want), _numeric(result)
     if right is None:
         if not isinstance(result, type(want)):
-            _fail(f"{call.name}: the result should be a {type(want).__name__}, "
-                  f"not a {type(result).__name__}.", call, result, hints, "type")
+            _fail(
+                f"{call.name}: the result should be a {type(want).__name__}, not a {type(result).__name__}.",
+                call,
+                result,
+                hints,
+                "type",
+            )
         return
     kind = "True or False" if right.dtype.kind == "b" else "a number"
     if right.ndim:
         kind = "an array of numbers"
     if given is None or (right.dtype.kind == "b") != (given.dtype.kind == "b"):
-        _fail(f"{call.name}: the result should be {kind}, not a {type(result).__name__}.",
-              call, result, hints, "type")
+        _fail(f"{call.name}: the result should be {kind}, not a {type(result).__name__}.", call, result, hints, "type")
     if given.shape != right.shape:
-        _fail(f"{call.name}: the result should be {kind} of shape {right.shape}, "
-              f"not {given.shape}.", call, result, hints, "shape")
+        _fail(
+            f"{call.name}: the result should be {kind} of shape {right.shape}, not {given.shape}.",
+            call,
+            result,
+            hints,
+            "shape",
+        )
     if np.isnan(given).any() and not np.isnan(right).any():
         _fail(f"{call.name}: the result isn't a number (NaN).", call, result, hints, "nan")
 
@@ -236,8 +266,7 @@ def _compare(calls, results, wanted, rtol, atol, hints, mistakes):
 
 def _same_mistake(wrong, calls, results, rtol, atol):
     try:
-        return all(_equal(r, wrong(*c.args(), **c.kwargs()), rtol, atol)
-                   for r, c in zip(results, calls, strict=True))
+        return all(_equal(r, wrong(*c.args(), **c.kwargs()), rtol, atol) for r, c in zip(results, calls, strict=True))
     except Exception:  # a wrong formula may break where the right one doesn't
         return False
 
@@ -257,8 +286,12 @@ def _diagnose(results, wanted, good, first, rtol, atol):
         use = right != 0
         ratio = given[use] / right[use]
         tight = max(rtol, 1e-9) * 10
-        if use.sum() > 1 and (given[~use] == 0).all() and ratio[0] != 0 and np.allclose(
-                ratio, ratio[0], rtol=tight, atol=0):
+        if (
+            use.sum() > 1
+            and (given[~use] == 0).all()
+            and ratio[0] != 0
+            and np.allclose(ratio, ratio[0], rtol=tight, atol=0)
+        ):
             return "factor", "wrong by the same factor on every input."
         gap = given - right
         if np.allclose(gap, gap[0], rtol=1e-6, atol=0) and np.ptp(right) > abs(gap[0]) * 1e-6:

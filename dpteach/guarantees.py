@@ -81,7 +81,9 @@ def epsilon_from_delta(profile: Callable[[float], float], delta: float) -> float
     while profile(high) > delta:
         high *= 2
         if high > _EPSILON_LIMIT:
-            raise ValueError(f"delta = {delta} isn't reached for any epsilon up to {_EPSILON_LIMIT:g}: there's no guarantee")
+            raise ValueError(
+                f"delta = {delta} isn't reached for any epsilon up to {_EPSILON_LIMIT:g}: there's no guarantee"
+            )
     excess = lambda e: math.log(max(profile(e), 1e-320)) - math.log(delta)  # noqa: E731 (log: even slopes)
     root = brentq(excess, 0.0 if high == 1.0 else high / 2, high, xtol=1e-14, rtol=1e-14)
     step = 1e-14 * max(root, 1e-3)
@@ -90,7 +92,9 @@ def epsilon_from_delta(profile: Callable[[float], float], delta: float) -> float
     return root
 
 
-def tradeoff_from_delta(profile: Callable[[np.ndarray], ArrayLike], alpha: ArrayLike, epsilons: np.ndarray) -> np.ndarray:
+def tradeoff_from_delta(
+    profile: Callable[[np.ndarray], ArrayLike], alpha: ArrayLike, epsilons: np.ndarray
+) -> np.ndarray:
     """f(α) = max over the given ε of 1 - δ(ε) - e^ε α, and 0: the lower envelope's dual, at most the true f.
 
     `epsilons` may hold negative values; for a profile valid only for ε ≥ 0 (a symmetric f), pass ε ≥ 0 and the mirror
@@ -110,7 +114,7 @@ def tradeoff_from_delta(profile: Callable[[np.ndarray], ArrayLike], alpha: Array
 
 
 def delta_from_tradeoff(f: Callable[[np.ndarray], np.ndarray], epsilon: float, grid: int = 20001) -> float:
-    """δ(ε) = 1 + f*(-e^ε) = max over α of 1 - e^ε α - f(α) (DRS22, Proposition 2.12), on a grid of α: at most the true δ.
+    """δ(ε) = 1 + f*(-e^ε) = max over α of 1 - e^ε α - f(α) (DRS22, Proposition 2.12), on a grid: at most the true δ.
 
     >>> abs(delta_from_tradeoff(lambda a: gaussian_tradeoff(1.0, a), 1.0) - float(gaussian_delta(1.0, 1.0))) < 1e-7
     True

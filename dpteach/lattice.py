@@ -9,9 +9,10 @@ two ways, and because the privacy profile is convex in the likelihood ratio, eac
   true one. Contracted points miss the lattice by O(h²). Small parts of the neighbouring cells are merged in until the
   mean lies on the lattice point, and what can't be balanced is rounded down.
 
-Weights are tilted: w_k ∝ P(z_k)·e^{tilt·z_k}, with the logarithm of the normaliser kept beside them. Errors of the FFT are
-relative to the largest weight, so tilting moves the digits to where they're needed. Every error that isn't on the right
-side by construction (what wraps around, what rounding adds) is added up in `error`, as total variation of the tilted law.
+Weights are tilted: w_k ∝ P(z_k)·e^{tilt·z_k}, with the logarithm of the normaliser kept beside them. Errors of the FFT
+are relative to the largest weight, so tilting moves the digits to where they're needed. Every error that isn't on the
+right side by construction (what wraps around, what rounding adds) is added up in `error`, as total variation of the
+tilted law.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _BALANCING = 12  # rounds of balancing neighbouring cells
 class Lattice:
     """Tilted weights at offset + (first + k)·step. P(z_k) = weights[k]·exp(log_mass - tilt·z_k).
 
-    `infinite` is P mass at an infinite loss (untilted), `error` the tilted total variation by which weights may be wrong.
+    `infinite` is P mass at an infinite loss (untilted), `error` the tilted total variation that may be wrong.
     """
 
     weights: np.ndarray
@@ -73,7 +74,7 @@ def _normalised(weights: np.ndarray, **rest: float) -> Lattice:
 
 
 def discretise(law: Law, step: float, tilt: float, low: float, high: float, side: Side) -> Lattice:
-    """One step's law on a lattice, from above or from below. Losses outside [low, high] are rounded to the safe side."""
+    """One step's law on a lattice, from above or from below. Losses outside [low, high] are rounded safely."""
     offset = _anchor(law, step, low, high)
     first, last = math.floor((low - offset) / step), math.ceil((high - offset) / step)
     count = last - first + 1
@@ -103,7 +104,7 @@ def discretise(law: Law, step: float, tilt: float, low: float, high: float, side
 
 
 def _anchor(law: Law, step: float, low: float, high: float) -> float:
-    """Offset that puts the heaviest cell's mean on the lattice, so that a cluster narrower than a cell costs nothing."""
+    """Offset that puts the heaviest cell's mean on the lattice: a cluster narrower than a cell then costs nothing."""
     edges = low + step * np.arange(math.ceil((high - low) / step) + 1)
     heaviest = int(np.argmax(loss_masses(law, edges)[0]))
     start = edges[heaviest] + step / 2
@@ -114,7 +115,7 @@ def _anchor(law: Law, step: float, low: float, high: float) -> float:
 
 
 def _split_halves(p: np.ndarray, q: np.ndarray, step: float) -> np.ndarray:
-    """Split each half cell between the two lattice points around it. Left halves lie below their point, right ones above."""
+    """Split each half cell between the two points around it. Left halves lie below their point, right ones above."""
     size = p.size // 2
     mass = np.zeros(size + 2)  # one point more at either end
     left_up = np.clip((p[0::2] - q[0::2] * math.exp(-step)) / -math.expm1(-step), 0.0, p[0::2])
@@ -129,9 +130,9 @@ def _split_halves(p: np.ndarray, q: np.ndarray, step: float) -> np.ndarray:
 def _contract(p: np.ndarray, q: np.ndarray, step: float, tilt: float) -> np.ndarray:
     """Cells around lattice points, contracted to the points. p: P mass; q: Q mass times e^z; both times e^{tilt·z}.
 
-    Where a cell's mean ratio p/q is too low it takes a share of the cell on its right, where it's too high of the cell on
-    its left, so that the mean comes to lie on the point, or a hair above it. A cell whose neighbour can't make up for the
-    difference is joined to the other neighbour. What still can't be balanced is rounded down, which lowers the profile.
+    Where a cell's mean ratio p/q is too low it takes a share of the cell on its right, where it's too high of the cell
+    on its left, so that the mean comes to lie on the point, or a hair above it. A cell whose neighbour can't make up for
+    the difference is joined to the other neighbour. What still can't be balanced is rounded down, which lowers the profile.
     """
     for attempt in range(_JOININGS + 1):
         mass, rest = _balance(p, q, step, tilt)
@@ -200,14 +201,15 @@ def _reach(lattice: Lattice, n: int) -> tuple[int, int]:
 
 
 def power(lattice: Lattice, n: int) -> Lattice:
-    """The sum of n independent losses, by one FFT over a window; what wraps around and what rounding adds is counted."""
+    """The sum of n independent losses, by one FFT over a window; what wraps around and rounding is counted."""
     if n == 1:
         return lattice
     low, high = _reach(lattice, n)
     size = next_fast_len(max(high - low + 1, lattice.weights.size), real=True)
     if size > _MAX_POINTS:
         raise ValueError(
-            f"steps = {n} needs {size} lattice points (at most {_MAX_POINTS}): ask a larger delta, or fewer steps, or a larger sigma"
+            f"steps = {n} needs {size} lattice points (at most {_MAX_POINTS}): "
+            "ask a larger delta, or fewer steps, or a larger sigma"
         )
     spectrum = rfft(lattice.weights, size) ** n
     weights = np.maximum(np.roll(irfft(spectrum, size), (n * lattice.first - low) % size)[: high - low + 1], 0.0)

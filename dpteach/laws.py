@@ -107,7 +107,8 @@ def _panels(low: float, high: float, mu: float, corner: float = math.nan) -> tup
     count = max(1, math.ceil((high - low) / min(4.0, 1.4 * math.pi / mu)))
     if count > _MAX_PANELS:
         raise ValueError(
-            f"the order asks for {count} quadrature panels (at most {_MAX_PANELS}): choose a smaller order or a larger sigma"
+            f"the order asks for {count} quadrature panels (at most {_MAX_PANELS}): "
+            "choose a smaller order or a larger sigma"
         )
     half = (high - low) / (2 * count)
     centres = low + half * (2 * np.arange(count) + 1)
@@ -281,9 +282,7 @@ class SubsampledLaw:
         return np.where(uniform < below, -loss, np.where(uniform < below + above, loss, 0.0))
 
 
-def _upper_normal(
-    mu: float, p: float, size: int, rng: np.random.Generator, base: np.ndarray
-) -> np.ndarray:
+def _upper_normal(mu: float, p: float, size: int, rng: np.random.Generator, base: np.ndarray) -> np.ndarray:
     """t > μ/2 from φ where `base`, else from (1-p)φ(t) + pφ(t-μ), each restricted to t > μ/2."""
     from scipy.stats import truncnorm
 

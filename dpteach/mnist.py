@@ -27,14 +27,30 @@ DATA_FILE = Path(__file__).with_name("data") / "mnist.npz"
 
 # array: (the IDX file it came from, that file's first number, its shape, that file's SHA-256)
 _ARRAYS = {
-    "x_train": ("train-images-idx3-ubyte", 2051, (60000, 28, 28),
-                "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db"),
-    "y_train": ("train-labels-idx1-ubyte", 2049, (60000,),
-                "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5"),
-    "x_test": ("t10k-images-idx3-ubyte", 2051, (10000, 28, 28),
-                "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7"),
-    "y_test": ("t10k-labels-idx1-ubyte", 2049, (10000,),
-                "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2"),
+    "x_train": (
+        "train-images-idx3-ubyte",
+        2051,
+        (60000, 28, 28),
+        "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
+    ),
+    "y_train": (
+        "train-labels-idx1-ubyte",
+        2049,
+        (60000,),
+        "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
+    ),
+    "x_test": (
+        "t10k-images-idx3-ubyte",
+        2051,
+        (10000, 28, 28),
+        "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
+    ),
+    "y_test": (
+        "t10k-labels-idx1-ubyte",
+        2049,
+        (10000,),
+        "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
+    ),
 }
 _RESTORE = "restore the file from the project's repository, or install dpteach again"
 
@@ -79,9 +95,7 @@ def load(path: str | Path | None = None) -> Mnist:
                 f"{path}: array {name!r} isn't MNIST's {idx_name} (its SHA-256 differs), so bytes were"
                 f" altered or arrays swapped: {_RESTORE}"
             )
-    return Mnist(
-        *(_images(arrays[n]) if n.startswith("x") else _labels(arrays[n]) for n in Mnist._fields)
-    )
+    return Mnist(*(_images(arrays[n]) if n.startswith("x") else _labels(arrays[n]) for n in Mnist._fields))
 
 
 def _read(path: Path) -> dict[str, np.ndarray]:
@@ -104,9 +118,7 @@ def _read(path: Path) -> dict[str, np.ndarray]:
         zipfile.BadZipFile,
         zlib.error,
     ) as error:
-        raise ValueError(
-            f"{path}: can't read {name} ({error}); the file is cut or damaged: {_RESTORE}"
-        ) from None
+        raise ValueError(f"{path}: can't read {name} ({error}); the file is cut or damaged: {_RESTORE}") from None
     return arrays
 
 

@@ -67,9 +67,7 @@ def log_e2_integer(q: float, sigma: float, lam: int) -> float:
     return float(np.logaddexp(0.0, logsumexp(log_terms)))
 
 
-def log_e2_series(
-    q: float, sigma: float, lam: float, tolerance: float = 1e-13
-) -> tuple[float, float]:
+def log_e2_series(q: float, sigma: float, lam: float, tolerance: float = 1e-13) -> tuple[float, float]:
     """log E2 at a real order by Mironov, Talwar and Zhang's two-sided series (2019), and its error.
 
     The line is split at z0, where (1-q) μ0 = q μ1. On each side x, the smaller part over the larger
@@ -97,10 +95,7 @@ def log_e2_series(
         log_binomial = gammaln(a + 1) - gammaln(i + 1) - gammaln(a - i + 1)
         sign = np.where((i > math.ceil(a)) & ((i - math.ceil(a)) % 2 == 1), -1.0, 1.0)
         left, right = (  # E_μ0[(q r)^k (1-q)^(a-k)] on z < z0 with k = i, on z > z0 with k = a-i
-            k * log_q
-            + (a - k) * log_1q
-            + k * (k - 1) / (2 * sigma**2)
-            + log_ndtr(side * (z0 - k) / sigma)
+            k * log_q + (a - k) * log_1q + k * (k - 1) / (2 * sigma**2) + log_ndtr(side * (z0 - k) / sigma)
             for k, side in ((i, 1), (a - i, -1))
         )
         terms = log_binomial + np.logaddexp(left, right)
@@ -108,9 +103,7 @@ def log_e2_series(
         value = float(logsumexp(terms, b=sign))
         error, count = math.exp(min(terms[-1] - value, 0.0)) / 2, 4 * count
     if error > tolerance:
-        raise ValueError(
-            f"tolerance = {tolerance} isn't reached (error {error:.1e}); use log_e2 instead"
-        )
+        raise ValueError(f"tolerance = {tolerance} isn't reached (error {error:.1e}); use log_e2 instead")
     return max(0.0, value), error
 
 

@@ -29,9 +29,7 @@ Sampling = Literal["poisson", "fixed-size"]
 RELATIONS = ("add-remove", "replace-one")
 SAMPLINGS = ("poisson", "fixed-size")
 
-_SHUFFLING = (
-    "shuffled batches aren't covered by either analysis: draw batches by 'poisson' or 'fixed-size' sampling"
-)
+_SHUFFLING = "shuffled batches aren't covered by either analysis: draw batches by 'poisson' or 'fixed-size' sampling"
 _NO_BOUND = {
     ("fixed-size", "add-remove"): "a subset of exactly m records can't be compared when n itself changes by one:"
     " ask replace-one, or draw Poisson batches",

@@ -67,10 +67,7 @@ def draw(run, generator: torch.Generator) -> torch.Tensor:
     2
     """
     if run.n is None:
-        raise ValueError(
-            "run.n = None isn't allowed: a batch can only be drawn from n records;"
-            " give n and batch_size"
-        )
+        raise ValueError("run.n = None isn't allowed: a batch can only be drawn from n records; give n and batch_size")
     sampler = {"poisson": poisson, "fixed-size": fixed_size}[run.sampling]
     return sampler(run.n, run.batch_size, generator)
 

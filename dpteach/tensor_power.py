@@ -35,7 +35,7 @@ _SMALLEST_DELTA = 1e-250
 
 @dataclass(frozen=True)
 class Profile:
-    """δ(ε) of a lattice's law: e^scale(A_k - e^{ε - z_k}B_k) at ε in (z_{k-1}, z_k], plus or minus what may be wrong."""
+    """δ(ε) of a lattice's law: e^scale(A_k - e^{ε - z_k}B_k) for z_{k-1} < ε <= z_k, give or take the error."""
 
     lattice: Lattice
     side: Side
@@ -44,7 +44,7 @@ class Profile:
     b: np.ndarray
 
     def _slack(self, epsilon: ArrayLike) -> np.ndarray:
-        """What `error` and `infinite` can do to δ: the former times the largest e^{log_mass - tilt·z}(1 - e^{ε - z})."""
+        """What `error` and `infinite` can do to δ: error times the largest e^{log_mass - tilt·z}(1 - e^{ε-z})."""
         lattice, tilt = self.lattice, self.lattice.tilt
         largest = tilt * math.log(tilt / (tilt + 1)) - math.log1p(tilt) if tilt > 0 else 0.0
         exponent = lattice.log_mass - tilt * np.asarray(epsilon, dtype=float) + math.log(lattice.error) + largest
@@ -117,11 +117,12 @@ def _log_deltas(law: Law, steps: int, tail: float) -> tuple[np.ndarray, np.ndarr
 def compose(law: Law, steps: int, tilt: float, tail: float, resolution: float, side: Side) -> Lattice:
     """The loss of `steps` steps on a lattice, from one side.
 
-    tilt ≥ 0 is the exponential tilt, tail the P mass per step that may be rounded away, resolution the number of lattice
-    points in one (tilted) standard deviation of one step.
+    tilt ≥ 0 is the exponential tilt, tail the P mass per step that may be rounded away, resolution the number of
+    lattice points in one (tilted) standard deviation of one step.
     """
     low, high = loss_range(law, tail)
-    step = max(math.sqrt(_Truncated.of(law, low, high).tilted(np.array([tilt]))[2][0]) / resolution, (high - low) / 2**20)
+    variance = _Truncated.of(law, low, high).tilted(np.array([tilt]))[2][0]
+    step = max(math.sqrt(variance) / resolution, (high - low) / 2**20)
     one = discretise(law, step, tilt, low, high, side)
     if 18 * resolution * math.sqrt(steps) <= _ONE_STAGE:
         return power(one, steps)
@@ -141,7 +142,8 @@ def _closed_form(law: Law, steps: int) -> float | None:
 @lru_cache(maxsize=64)
 def _bracket(law: Law, steps: int, tilt: float, tail: float, resolution: float) -> tuple[Profile, Profile]:
     if law.mu > _LARGEST_MU:
-        raise ValueError(f"sigma = {1 / law.mu:g} is too small for the tensor power: it must be at least {1 / _LARGEST_MU:g}")
+        allowed = f"it must be at least {1 / _LARGEST_MU:g}"
+        raise ValueError(f"sigma = {1 / law.mu:g} is too small for the tensor power: {allowed}")
     lower, upper = (_profile(compose(law, steps, tilt, tail, resolution, side), side) for side in ("lower", "upper"))
     return lower, upper
 
@@ -202,7 +204,7 @@ class TensorPower(Guarantee):
         return _epsilon_bracket(law, steps, delta)
 
     def epsilon(self, delta: float) -> tuple[float, float]:
-        delta = check.real("delta", delta, f"({_SMALLEST_DELTA:g}, 1)", "δ is a probability; typical values are below 1/n")
+        delta = check.real("delta", delta, f"({_SMALLEST_DELTA:g}, 1)", "δ is typically below 1/n")
         low, high = zip(*(self._one_epsilon(law, delta) for law in self.laws), strict=True)
         return max(low), max(high)
 
