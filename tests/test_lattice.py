@@ -1,0 +1,200 @@
+"""Laws on a lattice: chords above, tangents below, exact masses, and errors that are counted."""
+
+import math
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy.special import ndtr
+from scipy.stats import binom
+
+from dpteach.lattice import _WRAPPED, Lattice, _reach, convolve, discretise, power, regrid, tails
+from dpteach.laws import GaussianLaw, PoissonLaw, SubsampledLaw, gaussian_delta, loss_masses, loss_range
+
+LAWS = [
+    GaussianLaw(0.2), GaussianLaw(3.0), PoissonLaw(0.01, 1.0, "remove"), PoissonLaw(0.01, 1.0, "add"),
+    PoissonLaw(0.4, 0.5, "remove"), PoissonLaw(0.4, 0.5, "add"), PoissonLaw(1e-4, 0.3, "remove"),
+    SubsampledLaw(256 / 60000, 1 / 1.3), SubsampledLaw(0.3, 2.0), SubsampledLaw(1.0, 1.0),
+    SubsampledLaw(1e-5, 4.0),
+]  # fmt: skip
+SIDES = ("upper", "lower")
+laws = pytest.mark.parametrize("law", LAWS, ids=str)
+tilts = pytest.mark.parametrize("tilt", [0.0, 3.5])
+
+
+def lattice_of(law, side, tilt=0.0, points=400, tail=1e-13):
+    low, high = loss_range(law, tail)
+    return discretise(law, (high - low) / points, tilt, low, high, side)
+
+
+def masses(lattice):
+    """P mass and Q mass of each point, untilted."""
+    p = lattice.weights * np.exp(lattice.log_mass - lattice.tilt * lattice.points)
+    return p, p * np.exp(-lattice.points)
+
+
+def profile(lattice, epsilon):
+    """δ(ε) from its definition: Σ P(z)(1 - e^{ε - z})_+ plus what's infinite."""
+    excess = -np.expm1(np.minimum(np.subtract.outer(epsilon, lattice.points), 0.0))
+    return excess @ masses(lattice)[0] + lattice.infinite
+
+
+def epsilons(law):
+    low, high = loss_range(law, 1e-9)
+    return np.unique(np.concatenate([np.linspace(low, high, 301), np.geomspace(1e-6, max(high, 1e-5), 40), [0.0]]))
+
+
+@laws
+@tilts
+def test_chords_lie_above_and_tangents_below_the_exact_profile(law, tilt):
+    epsilon = epsilons(law)
+    exact = law.delta(epsilon)
+    upper, lower = (profile(lattice_of(law, side, tilt), epsilon) for side in SIDES)
+    assert np.all(upper >= exact * (1 - 1e-11) - 1e-15)
+    assert np.all(lower <= exact * (1 + 1e-11) + 1e-15)
+    assert np.max(upper - lower) < 1e-2 and np.any(upper > exact + 1e-9) and np.any(lower < exact - 1e-9)
+
+
+@laws
+def test_the_upper_profile_meets_the_exact_one_on_the_lattice(law):
+    lattice = lattice_of(law, "upper")
+    inside = lattice.points[2:-2]
+    assert_allclose(profile(lattice, inside), law.delta(inside), rtol=1e-9, atol=3e-13)
+
+
+@laws
+@tilts
+def test_both_masses_are_kept(law, tilt):
+    """Q has mass where P has next to none: what the lattice can't hold of it lies below its first point."""
+    for side, slack in zip(SIDES, (1e-11, 1e-3), strict=True):
+        lattice = lattice_of(law, side, tilt)
+        p, q = masses(lattice)
+        assert_allclose(p.sum() + lattice.infinite, 1.0, rtol=1e-12)
+        assert_allclose(lattice.weights.sum(), 1.0, rtol=1e-12)
+        first = np.array([-np.inf, lattice.points[0] + 1.5 * lattice.step, np.inf])
+        out_of_range = loss_masses(law, first)[1][0]
+        assert 1 - out_of_range - slack <= q.sum() <= 1 + slack and np.all(lattice.weights >= 0)
+
+
+@pytest.mark.parametrize("law", [law for law in LAWS if getattr(law, "q", getattr(law, "p", 1.0)) > 0.1], ids=str)
+def test_the_error_falls_with_the_square_of_the_step(law):
+    epsilon = epsilons(law)
+    gap = [
+        np.max(np.abs(profile(lattice_of(law, "upper", points=n), epsilon) - law.delta(epsilon))) for n in (200, 800)
+    ]
+    assert gap[1] < gap[0] / 8
+
+
+def test_what_is_out_of_range_goes_to_the_safe_side():
+    law, epsilon = GaussianLaw(1.0), np.linspace(-3, 6, 91)
+    for side, sign in zip(SIDES, (1, -1), strict=True):
+        cut = discretise(law, 0.05, 0.0, -1.0, 1.5, side)
+        assert np.all(sign * (profile(cut, epsilon) - law.delta(epsilon)) >= -1e-13)
+    assert cut.infinite == 0 and cut.points.max() < 1.6
+    upper = discretise(law, 0.05, 0.0, -1.0, 1.5, "upper")
+    assert ndtr(-1.1) <= upper.infinite <= ndtr(-1.0)  # P(L > 1.5) = Φ(-1), cut within two cells
+
+
+@laws
+@tilts
+@pytest.mark.parametrize("factor", [3, 7])
+def test_a_coarser_lattice_stays_on_its_side(law, tilt, factor):
+    epsilon = epsilons(law)
+    for side, sign in zip(SIDES, (1, -1), strict=True):
+        fine = lattice_of(law, side, tilt, points=900)
+        coarse = regrid(fine, factor, side)
+        assert coarse.step == factor * fine.step and coarse.weights.size <= fine.weights.size / factor + 4
+        before, after = profile(fine, epsilon), profile(coarse, epsilon)
+        assert np.all(sign * (after - before) >= -1e-11 * before - 1e-15)
+        assert_allclose(masses(coarse)[0].sum(), masses(fine)[0].sum(), rtol=1e-12)
+        if side == "upper":
+            assert_allclose(masses(coarse)[1].sum(), masses(fine)[1].sum(), rtol=1e-11)
+            assert np.all(after >= law.delta(epsilon) * (1 - 1e-11) - 1e-15)
+
+
+def responses(p, epsilon, tilt=0.0):
+    """Randomised response: loss epsilon with probability p, else -epsilon; points -epsilon, 0, epsilon."""
+    weights = np.array([(1 - p) * math.exp(-tilt * epsilon), 0.0, p * math.exp(tilt * epsilon)])
+    return Lattice(weights / weights.sum(), -1, epsilon, 0.0, tilt, math.log(weights.sum()))
+
+
+@tilts
+@pytest.mark.parametrize("n", [2, 3, 60, 1000])
+def test_power_of_two_points_is_the_binomial(tilt, n):
+    """Deep in the tail, at 1e-60 and below, the tilted sum still has digits; the plain one has only its error bound."""
+    p, epsilon = math.exp(0.1) / (1 + math.exp(0.1)), 0.1
+    total = power(responses(p, epsilon, tilt), n)
+    k = (total.first + np.arange(total.weights.size) + n) / 2  # how many times +epsilon
+    tilted = p * math.exp(tilt * epsilon) / (p * math.exp(tilt * epsilon) + (1 - p) * math.exp(-tilt * epsilon))
+    truth = np.where(k == np.floor(k), binom.pmf(np.floor(k), n, tilted), 0.0)
+    assert np.abs(total.weights - truth).sum() <= total.error
+    assert total.error < 1e-9 * max(1, n / 1000) and abs(truth.sum() - 1) <= total.error
+    centre = truth > 1e-6
+    untilted = np.log(total.weights[centre]) + total.log_mass - tilt * total.points[centre]
+    assert_allclose(untilted, binom.logpmf(k[centre], n, p), rtol=1e-6, atol=1e-8)
+
+
+@laws
+def test_power_and_convolve_are_sums(law):
+    one = lattice_of(law, "upper", points=150)
+    three = power(one, 3)
+    direct = np.convolve(np.convolve(one.weights, one.weights), one.weights)
+    aligned = np.zeros(direct.size)
+    start = three.first - 3 * one.first
+    aligned[start : start + three.weights.size] = three.weights
+    assert np.abs(aligned - direct).sum() <= three.error
+    assert_allclose([three.offset, three.step], [3 * one.offset, one.step])
+    x = one.infinite
+    assert_allclose(three.infinite, 3 * x - 3 * x**2 + x**3, rtol=1e-9)
+    both = convolve(power(one, 2), one)
+    start, stop = both.first - 3 * one.first, both.first - 3 * one.first + both.weights.size
+    assert np.abs(both.weights - direct[start:stop]).sum() <= both.error
+    assert both.log_mass == pytest.approx(3 * one.log_mass, abs=1e-10) and power(one, 1) is one
+
+
+def test_power_of_an_infinite_loss():
+    one = Lattice(np.array([0.5, 0.5]), 0, 1.0, 0.0, 0.0, math.log(0.9), infinite=0.1)
+    assert power(one, 10).infinite == pytest.approx(1 - 0.9**10)
+    assert convolve(one, one).infinite == pytest.approx(1 - 0.9**2)
+
+
+@laws
+@pytest.mark.parametrize("n", [4, 50])
+def test_the_window_holds_all_but_what_is_counted(law, n):
+    """Chernoff's window against the sum itself, by repeated squaring of a full convolution."""
+    one = lattice_of(law, "upper", points=150)
+    low, high = _reach(one, n)
+    size = n * (one.weights.size - 1) + 1
+    full = np.fft.irfft(np.fft.rfft(one.weights, 2 * size) ** n, 2 * size)[:size]
+    index = n * one.first + np.arange(size)
+    outside = full[(index < low) | (index > high)].sum()
+    assert outside <= _WRAPPED + 1e-13
+    assert high - low < size
+
+
+def test_power_refuses_what_would_fill_the_memory():
+    wide = Lattice(np.array([0.5, 0.5]), 0, 1e-9, 0.0, 0.0, 0.0)
+    with pytest.raises(ValueError, match="steps = 10000000000000 needs .* lattice points .*larger delta"):
+        power(wide, 10**13)
+
+
+@laws
+@tilts
+def test_tails_are_sums(law, tilt):
+    lattice = lattice_of(law, "upper", tilt, points=80)
+    z, a, b = tails(lattice)
+    p, q = masses(lattice)
+    unit = np.exp(lattice.log_mass - tilt * z)
+    assert_allclose(a * unit, np.cumsum(p[::-1])[::-1], rtol=1e-10)
+    assert_allclose(b * unit * np.exp(-z), np.cumsum(q[::-1])[::-1], rtol=1e-10)
+
+
+@pytest.mark.parametrize("steps", [2, 37, 400])
+@pytest.mark.parametrize("mu", [0.05, 0.6])
+def test_gaussian_steps_compose_to_a_gaussian(mu, steps):
+    total = mu * math.sqrt(steps)
+    epsilon = np.linspace(0, total**2 / 2 + 4 * total, 60)
+    exact = gaussian_delta(total, epsilon)
+    upper, lower = (profile(power(lattice_of(GaussianLaw(mu), s, tail=1e-17), steps), epsilon) for s in SIDES)
+    assert np.all(upper >= exact - 1e-9) and np.all(lower <= exact + 1e-9)
+    assert np.max(upper - lower) < 0.01

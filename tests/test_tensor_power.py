@@ -1,0 +1,330 @@
+"""The tensor power's bracket: against other programs, closed forms, simulation and its own promises."""
+
+import math
+import warnings
+
+import golden
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose
+
+from dpteach.guarantees import delta_from_tradeoff, epsilon_from_delta, gaussian_tradeoff
+from dpteach.laws import GaussianLaw, PoissonLaw, SubsampledLaw, gaussian_delta
+from dpteach.limits import clt_guarantee
+from dpteach.moments import MomentsGuarantee
+from dpteach.tensor_power import TensorPower, _bracket, _epsilon_bracket
+from dpteach.tradeoff import subsampled_gaussian
+
+SETTINGS = settings(max_examples=25, deadline=None, derandomize=True)
+P = 256 / 60000
+RUNS = {"A": (1.3, 3516), "B": (1.1, 14063), "C": (0.7, 10547)}  # sigma, steps
+WIDTH = 1e-3
+run_names = pytest.mark.parametrize("name", "ABC")
+
+
+def replace_one(name, halved=False):
+    sigma, steps = RUNS[name]
+    return TensorPower(laws=(SubsampledLaw(P, 1 / (sigma / 2 if halved else sigma)),), steps=steps)
+
+
+def add_remove(q, sigma, steps, *directions):
+    laws = tuple(PoissonLaw(q, sigma, direction) for direction in directions or ("remove", "add"))
+    return TensorPower(laws=laws, steps=steps)
+
+
+def assert_contains(bracket, low, high=None):
+    """The bracket meets [low, high], a number known to its last printed digit, and is narrow."""
+    assert bracket[0] <= (low if high is None else high) and low <= bracket[1], bracket
+    assert bracket[1] - bracket[0] <= WIDTH * bracket[1], bracket
+
+
+# --- numbers that others computed
+
+
+@pytest.mark.parametrize(
+    ("name", "halved", "delta", "epsilon"),
+    [
+        ("A", False, 1e-5, 1.067030), ("B", False, 1e-5, 3.068629), ("C", False, 1e-5, 7.208338),
+        ("A", False, 1e-8, 1.486489), ("B", False, 1e-8, 4.111234), ("C", False, 1e-8, 9.644024),
+        ("A", True, 1e-5, 5.087204), ("B", True, 1e-5, 18.454432), ("C", True, 1e-5, 87.3004),
+    ],
+)  # fmt: skip
+def test_replace_one(name, halved, delta, epsilon):
+    assert_contains(replace_one(name, halved).epsilon(delta), epsilon)
+
+
+@run_names
+def test_add_remove(name):
+    """Both directions by themselves; the run's bracket is that of removal."""
+    remove = {"A": 0.86454, "B": 2.38169, "C": 5.639683}[name]
+    add = {"A": 0.801446, "B": 2.243651, "C": 4.294415}[name]
+    run = add_remove(P, *RUNS[name])
+    assert_contains(run.epsilon(1e-5), remove)
+    directions = run.details(1e-5)["directions"]
+    assert_contains(directions["remove"], remove)
+    assert_contains(directions["add"], add)
+
+
+@pytest.mark.parametrize(
+    ("q", "sigma", "steps", "low", "high"),
+    [
+        (0.01, 4.0, 10_000, 0.94675, 0.94685),
+        (0.01, 4.0, 40_000, 2.03307, None),
+        (0.01, 0.3, 1_000, 69.8157, None),
+    ],
+)
+def test_seed_examples(q, sigma, steps, low, high):
+    assert_contains(add_remove(q, sigma, steps).epsilon(1e-5), low, high)
+
+
+def test_tiny_delta():
+    """A tilted computation of another program, and a bound below the floor of a plain FFT."""
+    assert_contains(add_remove(0.01, 1.0, 1000).epsilon(1e-12), 3.914299 - 1e-5, 3.914299 + 1e-5)
+    law = SubsampledLaw(P, 1 / 1.3)
+    run = TensorPower(laws=(law,), steps=3516)
+    low, high = run.epsilon(1e-50)
+    assert low <= high <= (1 + WIDTH) * low
+    moments = MomentsGuarantee(law=law, steps=3516, orders="real", conversion="renyi").epsilon(1e-50)
+    assert 0.96 * moments < low < moments  # at tiny δ the conversion loses little
+    with pytest.raises(ValueError, match="delta = 1e-200 is below what double precision resolves .*larger delta"):
+        run.epsilon(1e-200)
+
+
+def test_reference_brackets_overlap():
+    found = golden.records("bracket", peer="reference computation")
+    assert len(found) >= 9
+    for record in found:
+        params, function = record["params"], record["function"]
+        if "C_p" in function:
+            law = SubsampledLaw(params["q"], 1 / params["sigma"])
+        else:
+            law = PoissonLaw(params["q"], params["sigma"], "add" if "add dir" in function else "remove")
+        assert_contains(TensorPower(laws=(law,), steps=params["T"]).epsilon(params["delta"]), *record["value"])
+
+
+@pytest.mark.parametrize("peer", ["dp-accounting", "dp-accounting (PLD engine) + own one-step"])
+def test_a_pessimistic_estimate_lies_above_and_near(peer):
+    """dp-accounting connects the dots at a step of 1e-4: an upper bound, up to its rounding."""
+    function = "PLD.from_gaussian_mechanism(h=1e-4)" if peer == "dp-accounting" else "create_pmf_pessimistic"
+    found = [r for r in golden.records(function, peer=peer) if "replace-one (distance" not in r["adjacency"]]
+    assert len(found) >= 3
+    for record in found:
+        params, theirs = record["params"], record["value"]
+        if record["sampling"] == "fixed-size":
+            run = TensorPower(laws=(SubsampledLaw(params["q"], 1 / params["sigma"]),), steps=params["T"])
+        else:
+            run = add_remove(params["q"], params["sigma"], params["T"])
+        low, high = run.epsilon(params["delta"])
+        assert low * (1 - 1e-9) <= theirs <= high * (1 + 6e-4), record
+
+
+def test_delta_of_another_program():
+    for record in golden.records("PLD.get_delta_for_epsilon(h=1e-4)"):
+        params = record["params"]
+        low, high = add_remove(params["q"], params["sigma"], params["T"]).delta(params["eps"])
+        assert low * (1 - 1e-9) <= record["value"] <= high * (1 + 2e-3), record
+
+
+# --- closed forms
+
+
+@pytest.mark.parametrize(
+    "law",
+    [
+        GaussianLaw(0.7), SubsampledLaw(P, 1 / 1.3), SubsampledLaw(0.5, 3.0), PoissonLaw(0.01, 0.3, "remove"),
+        PoissonLaw(0.2, 1.0, "add"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_one_step_is_the_closed_form(law):
+    run = TensorPower(laws=(law,), steps=1)
+    for epsilon in (0.0, 0.1, 1.0, 4.0):
+        assert_allclose(run.delta(epsilon), float(law.delta(epsilon)), rtol=1e-12)
+    for delta in (1e-12, 1e-5, 0.1):
+        exact = epsilon_from_delta(lambda e: float(law.delta(e)), delta)
+        assert_allclose(run.epsilon(delta), exact, rtol=1e-12, atol=1e-15)
+
+
+@pytest.mark.parametrize("law", [GaussianLaw(0.02), PoissonLaw(1.0, 50.0, "add"), SubsampledLaw(1.0, 0.02)], ids=str)
+@pytest.mark.parametrize("steps", [2, 900, 10_000, 1_000_000])
+def test_without_sampling_the_lattice_itself_finds_the_gaussian(law, steps):
+    """Through discretisation, FFT, tilt, and two stages (10,000 steps and more): no closed form is used."""
+    mu = 0.02 * math.sqrt(steps)
+    for delta in (1e-3, 1e-5, 1e-11):
+        exact = epsilon_from_delta(lambda e: float(gaussian_delta(mu, e)), delta)
+        assert_contains(_epsilon_bracket(law, steps, delta), exact)
+    lower, upper = _bracket(law, steps, 0.0, 1e-12 / steps, 24)
+    epsilon = np.linspace(0, mu**2 / 2 + 5 * mu, 41)
+    exact = gaussian_delta(mu, epsilon)
+    assert np.all(lower.delta(epsilon) <= exact) and np.all(exact <= upper.delta(epsilon))
+    assert np.max(upper.delta(epsilon) - lower.delta(epsilon)) < 4e-3
+    closed = TensorPower(laws=(law,), steps=steps)
+    assert_allclose(closed.delta(mu), float(gaussian_delta(mu, mu)), rtol=1e-12)
+    alpha = np.linspace(0, 1, 21)
+    for end, sign in zip(closed.f(alpha), (-1, 1), strict=True):
+        assert np.all(sign * (end - gaussian_tradeoff(mu, alpha)) >= -1e-12)
+        assert_allclose(end, gaussian_tradeoff(mu, alpha), atol=1e-3)
+
+
+@pytest.mark.parametrize("steps", [3, 400, 50_000])
+def test_no_tilt_and_every_tilt_agree(steps):
+    """Brackets at five tilts all meet: each is a bracket of the same number."""
+    law = PoissonLaw(0.02, 2.0, "remove")
+    ends = []
+    for tilt in (0.0, 0.5, 3.0, 10.0, 30.0):
+        lower, upper = _bracket(law, steps, tilt, 1e-12 / steps, 24)
+        ends.append((lower.epsilon(1e-4), upper.epsilon(1e-4)))
+        assert ends[-1][0] <= ends[-1][1]
+    assert max(low for low, _ in ends) <= min(high for _, high in ends)
+
+
+# --- simulation
+
+
+@pytest.mark.parametrize(
+    ("law", "steps"),
+    [
+        (SubsampledLaw(0.1, 1.0), 50), (PoissonLaw(0.1, 1.5, "remove"), 150), (PoissonLaw(0.1, 0.8, "add"), 40),
+        (GaussianLaw(0.3), 9),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_simulated_sums(law, steps):
+    """δ(ε) = E[(1 - e^{ε - S})_+] over sums S of drawn losses, within five standard errors."""
+    rng = np.random.default_rng(11)
+    sums = sum(law.sample(40_000, rng) for _ in range(steps))
+    run = TensorPower(laws=(law,), steps=steps)
+    for epsilon in (0.0, 0.3, 1.0, 1.5):
+        excess = -np.expm1(np.minimum(epsilon - sums, 0.0))
+        error = 5 * excess.std() / math.sqrt(excess.size)
+        low, high = run.delta(epsilon)
+        assert excess.mean() > 2 * error and low - error <= excess.mean() <= high + error
+
+
+# --- what must hold for every input
+
+
+@st.composite
+def inputs(draw):
+    log_uniform = lambda low, high: math.exp(draw(st.floats(math.log(low), math.log(high))))  # noqa: E731
+    sigma, rate = log_uniform(0.05, 100), min(1.0, log_uniform(1e-6, 1))
+    steps, delta = round(log_uniform(1, 1e8)), log_uniform(1e-12, 0.5)
+    kind = draw(st.sampled_from(["subsampled", "remove", "add"]))
+    law = SubsampledLaw(rate, 1 / sigma) if kind == "subsampled" else PoissonLaw(rate, sigma, kind)
+    return law, steps, delta
+
+
+@SETTINGS
+@given(inputs())
+def test_lower_is_below_upper_and_below_the_moments(drawn):
+    law, steps, delta = drawn
+    run = TensorPower(laws=(law,), steps=steps)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        try:
+            low, high = run.epsilon(delta)
+        except ValueError as refused:
+            assert "larger" in str(refused)
+            return
+    assert 0 <= low <= high < math.inf
+    moments = MomentsGuarantee(law=law, steps=steps, orders="real").epsilon(delta)
+    assert low <= moments * (1 + 1e-9)
+
+
+@SETTINGS
+@given(inputs(), st.floats(0, 20))
+def test_delta_is_a_bracket_too(drawn, epsilon):
+    law, steps, _ = drawn
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        try:
+            low, high = TensorPower(laws=(law,), steps=steps).delta(epsilon)
+        except ValueError as refused:
+            assert "larger" in str(refused)
+            return
+    assert 0 <= low <= high <= 1
+
+
+def test_refusals_say_what_to_ask():
+    law = SubsampledLaw(0.01, 1.0)
+    for steps in (0, 2.5, 10**10, True):
+        with pytest.raises(ValueError, match="steps"):
+            TensorPower(laws=(law,), steps=steps)
+    run = TensorPower(laws=(law,), steps=10)
+    for delta in (0.0, 1.0, math.nan, 1e-300, "small"):
+        with pytest.raises(ValueError, match=r"delta = .* must be a number in \(1e-250, 1\)"):
+            run.epsilon(delta)
+    for epsilon in (-1.0, math.nan):
+        with pytest.raises(ValueError, match="epsilon"):
+            run.delta(epsilon)
+    with pytest.raises(ValueError, match="alpha"):
+        run.f([0.5, 1.5])
+    with pytest.raises(ValueError, match="sigma = 0.01 is too small .* at least 0.04"):
+        TensorPower(laws=(SubsampledLaw(0.01, 100.0),), steps=10).epsilon(1e-5)
+
+
+# --- the trade-off function
+
+
+@run_names
+def test_f_is_a_bracket_that_delta_agrees_with(name):
+    run = replace_one(name)
+    alpha = np.concatenate([[0.0], np.geomspace(1e-9, 1e-3, 200), np.linspace(0.002, 1, 800)])
+    lower, upper = run.f(alpha)
+    assert np.all(lower <= upper) and np.max(upper - lower) < 1e-3
+    assert np.all(upper <= 1 - alpha + 1e-15) and np.all(lower >= 0)
+    for epsilon in (0.0, 0.2, 1.0):
+        low, high = run.delta(epsilon)
+        line = 1 - np.exp(epsilon) * alpha
+        assert np.all(upper >= line - high - 1e-12)  # every dual line of the guarantee lies below
+        assert np.max(line - upper) <= high + 1e-12 and np.max(line - lower) >= low - 1e-6
+        assert abs(delta_from_tradeoff(lambda a: run.f(a)[1], epsilon, grid=2001) - low) < 1e-4
+
+
+@run_names
+def test_f_of_a_symmetric_law_is_convex_and_its_own_inverse(name):
+    run = replace_one(name)
+    alpha = np.linspace(0, 1, 401)
+    for end in run.f(alpha):
+        assert np.min(np.diff(end, 2)) > -1e-9 and np.all(np.diff(end) <= 1e-15)
+        inside = (end > 1e-3) & (end < 1 - 1e-3)
+        for back in run.f(end[inside]):
+            assert_allclose(back, alpha[inside], atol=2e-3)
+
+
+def test_f_of_few_steps_is_exact_or_nearly():
+    """One step is C_p(G), in three closed pieces; two steps lie below it."""
+    alpha = np.linspace(0, 1, 101)
+    for rate, mu in ((0.3, 1.0), (0.01, 2.0)):
+        law = SubsampledLaw(rate, mu)
+        lower, upper = TensorPower(laws=(law,), steps=1).f(alpha)
+        exact = subsampled_gaussian(rate, mu, alpha)
+        assert np.all(lower <= exact + 1e-12) and np.all(exact <= upper + 1e-12)
+        assert_allclose(lower, upper, atol=1e-3)
+        assert np.all(TensorPower(laws=(law,), steps=2).f(alpha)[0] <= exact)
+
+
+def test_two_directions_share_the_worse_curve():
+    alpha = np.linspace(0, 1, 51)
+    both = add_remove(0.05, 1.0, 100)
+    single = [add_remove(0.05, 1.0, 100, direction) for direction in ("remove", "add")]
+    for end in (0, 1):
+        assert_allclose(both.f(alpha)[end], np.minimum(*(one.f(alpha)[end] for one in single)))
+        assert both.delta(1.0)[end] == max(one.delta(1.0)[end] for one in single)
+        assert both.epsilon(1e-5)[end] == max(one.epsilon(1e-5)[end] for one in single)
+    assert single[0].details(1e-5) == {}
+
+
+# --- long runs
+
+
+@pytest.mark.parametrize(("p", "sigma"), [(P * math.sqrt(14063 / 1e8), 1.1), (1e-6, 1.1), (1e-6, 2.0)])
+def test_a_hundred_million_steps(p, sigma):
+    """Narrow, and where the central limit has long set in."""
+    law = SubsampledLaw(p, 1 / sigma)
+    low, high = TensorPower(laws=(law,), steps=10**8).epsilon(1e-5)
+    assert high - low <= WIDTH * high
+    limit = clt_guarantee(law, 10**8).epsilon(1e-5)
+    assert low * (1 - 2e-3) <= limit <= high * (1 + 2e-3)
