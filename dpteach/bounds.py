@@ -126,6 +126,18 @@ def _normalised_e2(q: np.ndarray, s: np.ndarray, lam: int) -> np.ndarray:
     return np.exp(np.minimum(total, 700)) / s**2
 
 
+def _corners(boxes: np.ndarray, lam: int, constant: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Boxes (s0, s1, q0, q1) cut to the region; the most that α/(q²s²) and the least that its bound
+    can be in each."""
+    s0, s1, q0, q1 = boxes
+    q1 = np.minimum(q1, s1 * np.minimum(1 / 16, np.exp(-lam * s0**2)))
+    s0, s1, q0, q1 = boxes = np.stack([s0, s1, q0, q1])[:, q0 < q1]
+    low = q0**2 * s0**2 * _normalised_e2(q0, s0, lam)
+    shrink = np.where(low > 0, np.log1p(low) / np.maximum(low, 1e-300), 1.0)
+    left = _normalised_e2(q1, s1, lam) * shrink * (1 + 1e-11)
+    return boxes, left, lam * (lam + 1) / (1 - q0) + constant * q0 * lam**3 * s0
+
+
 def verify_lemma3(
     lam: int, constant: float, s: tuple[float, float] = (0.25, 1.0), q: tuple[float, float] = (0, 1)
 ) -> int:
@@ -143,15 +155,9 @@ def verify_lemma3(
     constant = check.real("constant", constant, "[0, inf)")
     boxes, count = np.array([[*s, *q]], dtype=float).T, 0
     for _ in range(60):
-        s0, s1, q0, q1 = boxes
-        q1 = np.minimum(q1, s1 * np.minimum(1 / 16, np.exp(-lam * s0**2)))  # cut to the region
-        s0, s1, q0, q1 = np.stack([s0, s1, q0, q1])[:, q0 < q1]
-        count += s0.size
-        low = q0**2 * s0**2 * _normalised_e2(q0, s0, lam)
-        shrink = np.where(low > 0, np.log1p(low) / np.maximum(low, 1e-300), 1.0)
-        left = _normalised_e2(q1, s1, lam) * shrink * (1 + 1e-11)
-        right = lam * (lam + 1) / (1 - q0) + constant * q0 * lam**3 * s0
-        s0, s1, q0, q1 = np.stack([s0, s1, q0, q1])[:, left > right]
+        boxes, left, right = _corners(boxes, lam, constant)
+        count += left.size
+        s0, s1, q0, q1 = boxes[:, left > right]
         if not 0 < s0.size < 100_000:
             break
         sm, qm = (s0 + s1) / 2, (q0 + q1) / 2

@@ -165,6 +165,24 @@ def test_normalised_moment_grows_in_both_arguments():
         assert np.all(np.diff(in_q) > (0 if lam > 1 else -1e-9))
 
 
+@pytest.mark.parametrize(("lam", "constant"), [(2, 0.0), (3, 0.8), (7, 0.3)])
+def test_corners_bound_both_sides_in_the_whole_box(lam, constant):
+    s0, s1, q0, q1 = 0.6, 0.8, 0.001, 0.09
+    boxes, left, right = bounds._corners(np.array([[s0], [s1], [q0], [q1]]), lam, constant)
+    edge = s1 * min(1 / 16, math.exp(-lam * s0**2))  # no admissible point of the box lies above
+    assert boxes[:, 0] == pytest.approx([s0, s1, q0, edge], rel=1e-14)
+    low = excess(q0, 1 / s0, lam)
+    wanted = excess(edge, 1 / s1, lam) / (edge * s1) ** 2 * math.log1p(low) / low
+    assert left[0] == pytest.approx(wanted, rel=1e-10)
+    assert right[0] == pytest.approx(lam * (lam + 1) / (1 - q0) + constant * q0 * lam**3 * s0)
+    for s in np.linspace(s0, s1, 7):
+        for q in np.linspace(q0, s * min(1 / 16, math.exp(-lam * s * s)), 7):
+            scaled = (q * s) ** 2
+            printed = lam * (lam + 1) / (1 - q) + constant * (q * lam * s) ** 3 / scaled
+            assert exact_alpha(q, 1 / s, lam) / scaled <= left[0]
+            assert printed >= right[0] * (1 - 1e-14)
+
+
 def test_every_order_below_64_is_settled():
     assert all(bounds.verify_lemma3(lam, 0.8 if lam == 3 else 0.0) > 0 for lam in range(1, 64))
 
