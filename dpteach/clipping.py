@@ -26,6 +26,7 @@ so the privacy analysis holds, and one bad record can't destroy the parameters.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -51,6 +52,7 @@ __all__ = [
 ]
 
 Loss = Callable[[Tensor, Tensor], Tensor]
+CHUNK = 32  # records whose image patches are in memory at once: they stay in the processor's cache
 
 
 @dataclass(frozen=True)
@@ -132,12 +134,9 @@ def clipped_sum(
 
 
 def _factors(norms: Tensor, clip_norm: float) -> Tensor:
-    """min(1, C/‖v‖), rounded towards zero by 32 ulp so that no clipped norm exceeds C; 0 where ‖v‖
-    isn't finite.
-    """
+    """min(1, C/‖v‖), rounded towards zero by 32 ulp so that no clipped norm exceeds C."""
     safe = clip_norm * (1 - 32 * torch.finfo(norms.dtype).eps)
-    factors = (safe / norms).clamp(max=1.0)
-    return torch.where(norms.isfinite(), factors, 0.0)
+    return (safe / norms).clamp(max=1.0)
 
 
 # --- Engine 1: a loop -----------------------------------------------------------------------------
@@ -153,10 +152,9 @@ def _naive(model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, clip_n
         gradient = torch.autograd.grad(value, parameters, allow_unused=True, materialize_grads=True)
         norm = torch.stack([g.norm() for g in gradient]).norm()
         norms.append(norm)
-        factor = _factors(norm, clip_norm)
-        if factor > 0:  # 0 · NaN is NaN
+        if norm.isfinite():
             for t, g in zip(total, gradient, strict=True):
-                t += factor * g
+                t += _factors(norm, clip_norm) * g
     return ClippedSum(tuple(total), torch.stack(norms))
 
 
@@ -295,7 +293,7 @@ def _dense_pieces(layer: nn.Linear, x: Tensor, delta: Tensor) -> list[tuple[nn.P
     """
     x = x.reshape(len(x), -1, layer.in_features)
     delta = delta.reshape(len(x), -1, layer.out_features)
-    return _with_bias(layer, _Product(delta, x, layer.weight.shape), delta)
+    return _with_bias(layer, _weight_piece(delta, x, lambda x: x, layer.weight.shape), delta)
 
 
 def _conv_pieces(layer: nn.Conv2d, x: Tensor, delta: Tensor) -> list[tuple[nn.Parameter, _Piece]]:
@@ -305,15 +303,32 @@ def _conv_pieces(layer: nn.Conv2d, x: Tensor, delta: Tensor) -> list[tuple[nn.Pa
     With the channels innermost in memory, a patch is kh runs of kw·channels numbers:
     `Tensor.unfold` over rows and over columns, and one copy, about twice as fast as `F.unfold`.
     """
-    (kh, kw), (sh, sw) = layer.kernel_size, layer.stride
+    (kh, kw), (sh, sw), channels = layer.kernel_size, layer.stride, layer.in_channels
     ph, pw = (0, 0) if layer.padding == "valid" else layer.padding
-    channels = layer.in_channels
-    rows = F.pad(x.permute(0, 2, 3, 1), (0, 0, pw, pw, ph, ph)).flatten(2)  # record, row, column · channel
-    patches = rows.unfold(1, kh, sh).unfold(2, kw * channels, sw * channels)
-    patches = patches.reshape(len(x), -1, kh * kw * channels)
+
+    def patches(x: Tensor) -> Tensor:
+        x = x.permute(0, 2, 3, 1)
+        rows = (F.pad(x, (0, 0, pw, pw, ph, ph)) if ph or pw else x).flatten(2)  # record, row, column · channel
+        return rows.unfold(1, kh, sh).unfold(2, kw * channels, sw * channels).reshape(len(x), -1, kh * kw * channels)
+
     delta = delta.permute(0, 2, 3, 1).reshape(len(x), -1, layer.out_channels)
-    piece = _Product(delta, patches, (layer.out_channels, kh, kw, channels), axes=(0, 3, 1, 2))
+    piece = _weight_piece(delta, x, patches, (layer.out_channels, kh, kw, channels), axes=(0, 3, 1, 2))
     return _with_bias(layer, piece, delta)
+
+
+def _weight_piece(
+    delta: Tensor, x: Tensor, patches: Callable, stored: tuple[int, ...], axes: tuple[int, ...] | None = None
+) -> _Piece:
+    """The explicit gradients, unless L²(out + in) < out·in: then the norms by a double sum over the
+    L positions are less work and less memory.
+    """
+    size_out, size_in = stored[0], math.prod(stored[1:])
+    if delta.shape[1] ** 2 * (size_out + size_in) < size_out * size_in:
+        return _Product(delta, patches(x), stored, axes)
+    values = delta.new_empty(len(x), size_out, size_in)
+    for v, d, part in zip(values.split(CHUNK), delta.split(CHUNK), x.split(CHUNK), strict=True):
+        torch.bmm(d.mT, patches(part), out=v)
+    return _Explicit(values.reshape(-1, *stored), axes)
 
 
 def _with_bias(layer: nn.Module, piece: _Piece, delta: Tensor) -> list[tuple[nn.Parameter, _Piece]]:
@@ -361,12 +376,9 @@ class _Explicit:
     def squared_norms(self) -> Tensor:
         return torch.linalg.vector_norm(self.values.flatten(1), dim=1).square()
 
-    def weighted_sum(self, factors: Tensor) -> Tensor:
-        total = (factors @ self.values.flatten(1)).reshape(self.values.shape[1:])
+    def weighted_sum(self, factors: Tensor, kept: Tensor | slice) -> Tensor:
+        total = (factors @ self.values[kept].flatten(1)).reshape(self.values.shape[1:])
         return total if self.axes is None else total.permute(self.axes)
-
-    def without(self, dropped: Tensor) -> _Explicit:
-        return _Explicit(_zeroed(self.values, dropped), self.axes)
 
     def in_parameter_shape(self) -> Tensor:
         return self.values if self.axes is None else self.values.permute(0, *(1 + axis for axis in self.axes))
@@ -387,16 +399,6 @@ class _Product:
     stored: tuple[int, ...]
     axes: tuple[int, ...] | None = None
 
-    def cheapest(self) -> _Product | _Explicit:
-        """The explicit gradients, unless L²(out + in) < out·in: then the double sum is less work
-        and less memory.
-        """
-        positions, size_in, size_out = *self.x.shape[1:], self.delta.shape[2]
-        return self if positions**2 * (size_out + size_in) < size_out * size_in else self.explicit()
-
-    def explicit(self) -> _Explicit:
-        return _Explicit(torch.bmm(self.delta.mT, self.x).reshape(-1, *self.stored), self.axes)
-
     def squared_norms(self) -> Tensor:
         if self.x.shape[1] == 1:
             return self.delta.square().sum((1, 2)) * self.x.square().sum((1, 2))
@@ -404,39 +406,28 @@ class _Product:
         gram = torch.bmm(delta, delta.mT) * torch.bmm(x, x.mT)
         return gram.sum((1, 2)).clamp(min=0).to(self.x.dtype)
 
-    def weighted_sum(self, factors: Tensor) -> Tensor:
-        delta = (self.delta * factors[:, None, None]).flatten(0, 1)
-        total = (delta.mT @ self.x.flatten(0, 1)).reshape(self.stored)
+    def weighted_sum(self, factors: Tensor, kept: Tensor | slice) -> Tensor:
+        delta = (self.delta[kept] * factors[:, None, None]).flatten(0, 1)
+        total = (delta.mT @ self.x[kept].flatten(0, 1)).reshape(self.stored)
         return total if self.axes is None else total.permute(self.axes)
 
-    def without(self, dropped: Tensor) -> _Product:
-        return _Product(_zeroed(self.delta, dropped), _zeroed(self.x, dropped), self.stored, self.axes)
-
     def in_parameter_shape(self) -> Tensor:
-        return self.explicit().in_parameter_shape()
+        return _Explicit(torch.bmm(self.delta.mT, self.x).reshape(-1, *self.stored), self.axes).in_parameter_shape()
 
 
 _Piece = _Explicit | _Product
-
-
-def _zeroed(values: Tensor, dropped: Tensor) -> Tensor:
-    return values.masked_fill(dropped.reshape(-1, *[1] * (values.ndim - 1)), 0.0)
 
 
 def _sum_of(groups: list[list[_Piece]], clip_norm: float) -> ClippedSum:
     """Norms over all parameters, then the weighted sums. A group is one parameter; its pieces add
     up (shared weights).
     """
-    pieces: list[_Piece] = []
-    for group in groups:
-        piece = group[0] if len(group) == 1 else _Explicit(sum(p.in_parameter_shape() for p in group))
-        pieces.append(piece.cheapest() if isinstance(piece, _Product) else piece)
+    pieces = [g[0] if len(g) == 1 else _Explicit(sum(piece.in_parameter_shape() for piece in g)) for g in groups]
     norms = torch.stack([piece.squared_norms() for piece in pieces]).sum(0).sqrt()
-    dropped = ~norms.isfinite()
-    if dropped.any():  # factor 0 isn't enough: 0 · NaN is NaN
-        pieces = [piece.without(dropped) for piece in pieces]
-    factors = _factors(norms, clip_norm)
-    return ClippedSum(tuple(piece.weighted_sum(factors) for piece in pieces), norms)
+    finite = norms.isfinite()
+    kept = slice(None) if finite.all() else finite  # a factor 0 isn't enough: 0 · NaN is NaN
+    factors = _factors(norms[kept], clip_norm)
+    return ClippedSum(tuple(piece.weighted_sum(factors, kept) for piece in pieces), norms)
 
 
 ENGINES = {"naive": _naive, "vmap": _vmap, "fast": _fast}
