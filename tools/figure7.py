@@ -23,6 +23,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import datetime
+import functools
 import json
 import os
 import platform
@@ -86,11 +87,17 @@ class Shuffled:
         return drawn
 
 
+@functools.cache
+def images() -> mnist.Mnist:
+    """MNIST, read and checked once."""
+    return mnist.load()
+
+
 def trained(
     name: str, factor: int, seed: int, batches: str, *, prefix: bool = False, progress: bool = False
 ) -> Training:
     """One training, or its first PREFIX steps with two evaluations."""
-    data = mnist.load()
+    data = images()
     run, rate = the_run(name, factor), FIGURE_7[name][2]
     shuffled = batches == "shuffled"
     checkpoint = CHECKPOINTS / f"{key(name, factor, seed, batches)}.pt"
