@@ -25,7 +25,11 @@ _SMALL_DELTA = 1e-6
 
 @dataclass(frozen=True)
 class Unavailable:
-    """A guarantee that can't be given for this run, and why. Has the name and kind of the one it stands for."""
+    """A guarantee that can't be given for this run, and why. Has the name and kind of the one it stands for.
+
+    >>> Unavailable("berry-esseen", "upper bound", "the law isn't symmetric").details(1e-5)
+    {'reason': "the law isn't symmetric"}
+    """
 
     name: str
     kind: Kind
@@ -53,6 +57,21 @@ def convention(run: NoisySGD, relation: Relation) -> str:
 
 def account(run: NoisySGD, relation: Relation, orders: Orders = "integer") -> tuple[Guarantee | Unavailable, ...]:
     """Every guarantee for `run` under `relation`, in a fixed order: ask each for `epsilon(delta)`, `f`, ….
+
+    ====================  ===========  ==========================================================================
+    name                  kind         where from
+    ====================  ===========  ==========================================================================
+    tensor-power          bracket      the T-fold tensor power of the one-step law (DRS22, Theorem 5.1)
+    moments               upper bound  the moments accountant (Abadi16, Theorem 2)
+    rdp                   upper bound  the same moments, converted as Rényi divergences (Canonne et al. 2020)
+    optimal-composition   upper bound  each step as one (ε, δ) pair, composed optimally (Kairouz et al. 2015)
+    strong-composition    upper bound  each step as one (ε, δ) pair, by strong composition (Dwork et al. 2010)
+    berry-esseen          upper bound  the central limit with its error (DRS22, Theorem 3.4)
+    edgeworth             asymptotic   the limit with two correction terms (Zheng et al. 2020)
+    clt                   asymptotic   the limit itself (DRS22, Corollary 5.4; Poisson: Bu et al. 2020)
+    ====================  ===========  ==========================================================================
+
+    `orders` says which λ the two accountants of moments try: 'integer' as in Abadi16, or all 'real' λ > 0.
 
     Raises `ValueError` with the reason where no analysis covers the combination of sampling and relation.
 

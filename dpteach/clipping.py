@@ -63,6 +63,9 @@ class ClippedSum:
         `trainable(model)`.
     norms : (batch,) norms before clipping; NaN or inf for a record that was left out. Secret, like
         the data.
+
+    >>> ClippedSum((torch.zeros(2),), torch.tensor([1.0, float("nan")])).skipped
+    1
     """
 
     gradients: tuple[Tensor, ...]
@@ -264,8 +267,12 @@ def _recorded_calls(model: nn.Module, batch: int) -> Iterator[list[_Call]]:
 
 
 def channels_last(x: Tensor) -> Tensor:
-    """Images with the channels innermost in memory: pooling and convolution are about twice as
-    fast so.
+    """Images (batch, channels, height, width) with the channels innermost in memory: pooling and
+    convolution are about twice as fast so. The values stay; other shapes are returned as they are.
+
+    >>> x = torch.rand(2, 3, 4, 5)
+    >>> bool((channels_last(x) == x).all()), channels_last(x).stride(1)
+    (True, 1)
     """
     if x.ndim != 4:
         return x
@@ -355,6 +362,8 @@ def keep_freed_memory() -> None:
     long as the arithmetic. glibc learns from use: freeing one block of nearly 32 MB raises its
     limits. It changes no result and does no harm elsewhere. The block is never touched, so it
     costs no memory.
+
+    >>> keep_freed_memory()
     """
     torch.empty(31 * 2**20, dtype=torch.uint8)
 

@@ -16,6 +16,10 @@ upper bound     ε and δ are at or above the truth, f at or below: safe to repo
 lower bound     ε and δ are at or below the truth: what an attack proves
 asymptotic      the limit of T → ∞; at finite T it can err on either side, so it's *not* a guarantee
 ==============  =====================================================================================
+
+Whom a guarantee protects (the neighbouring relation) and how batches were drawn stands in its
+`convention`. `alpha` and `epsilon` may be arrays where the signature says so. Arguments out of range
+raise `ValueError`, which names the range.
 """
 
 from __future__ import annotations
@@ -95,10 +99,15 @@ def epsilon_from_delta(profile: Callable[[float], float], delta: float) -> float
 def tradeoff_from_delta(
     profile: Callable[[np.ndarray], ArrayLike], alpha: ArrayLike, epsilons: np.ndarray
 ) -> np.ndarray:
-    """f(α) = max over the given ε of 1 - δ(ε) - e^ε α, and 0: the lower envelope's dual, at most the true f.
+    """f(α) = max over the given ε of 1 - δ(ε) - e^ε α, and 0: at most the true f (DRS22, Proposition 2.12).
 
+    `profile` maps an array of ε to the array of δ(ε); the result has alpha's shape.
     `epsilons` may hold negative values; for a profile valid only for ε ≥ 0 (a symmetric f), pass ε ≥ 0 and the mirror
     image e^{-ε}(1 - δ(ε) - α) is added. A finite grid only loses: the result stays a valid lower bound on f.
+
+    >>> f = tradeoff_from_delta(lambda e: gaussian_delta(1.0, e), [0.05, 0.5], np.linspace(0, 8, 2001))
+    >>> bool(np.max(np.abs(f - gaussian_tradeoff(1.0, [0.05, 0.5]))) < 1e-6)
+    True
     """
     alpha = check.reals("alpha", alpha, "[0, 1]")
     grid = np.asarray(epsilons, dtype=float)
@@ -139,7 +148,12 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
 
 class Guarantee(ABC):
     """Base of all guarantees. `name` and `kind` are set by each accountant; `convention` says under which
-    neighbouring relation and sampling the numbers hold."""
+    neighbouring relation and sampling the numbers hold.
+
+    >>> guarantee = GaussianGuarantee(mu=1.0)
+    >>> guarantee.kind, round(float(guarantee.delta(1.0)), 6), round(float(guarantee.f(0.05)), 6)
+    ('exact', 0.126937, 0.740489)
+    """
 
     name: str
     kind: Kind

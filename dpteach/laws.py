@@ -17,7 +17,10 @@ Three views of a law:
 
 * `delta(epsilon)`: the exact privacy profile sup_S P(S) - e^ε Q(S), in closed form, for every real ε.
 * `nodes(...)`: weights and losses for Gauss-Legendre quadrature, from which expectations follow.
-* `sample(size, rng)`: privacy losses drawn from P.
+* `sample(size, rng)`: privacy losses drawn from P, shape (size,), with a numpy generator.
+
+`epsilon` may be an array, and the result has its shape. Arguments out of range raise `ValueError`, which names the
+range. Which neighbouring relation a law belongs to follows from what its noise was divided by: see `dpteach.run`.
 """
 
 from __future__ import annotations
@@ -86,6 +89,10 @@ class Nodes:
     """A quadrature rule: Σ exp(log_p)·g(loss) approximates E_P[g(L)], Σ exp(log_q)·g(loss) E_Q[g(L)].
 
     All arrays have shape (k,). The weights contain the rule's panel widths and may hold an atom.
+
+    >>> rule = GaussianLaw(1.0).nodes()
+    >>> round(float(np.exp(rule.log_p) @ rule.loss), 9)  # E_P[L] = mu²/2
+    0.5
     """
 
     loss: np.ndarray

@@ -68,6 +68,9 @@ class NoisySGD:
     clip_norm : C. Privacy doesn't depend on it: noise and sensitivity are both proportional to C.
     sampling : 'poisson' (each record enters each batch with probability m/n) or 'fixed-size' (a uniform
         subset of exactly m records), each batch drawn afresh.
+    sampling_rate : m/n, called q or p; it follows from n and batch_size, and is given only when n isn't known.
+
+    Raises `ValueError` when an argument is out of its range, or when two of them contradict each other.
 
     >>> run = NoisySGD(n=60000, batch_size=256, epochs=15, noise_multiplier=1.3, clip_norm=1.5)
     >>> run.steps, round(run.sampling_rate, 6)
@@ -148,6 +151,10 @@ class NoisySGD:
         """Noise standard deviation divided by the L2 sensitivity of the clipped sum under `relation`.
 
         add-remove: sensitivity C. replace-one: 2C, so half the value for the same physical noise.
+
+        >>> run = NoisySGD.at_rate(0.01, steps=1, noise_multiplier=4.0)
+        >>> run.sigma("add-remove"), run.sigma("replace-one")
+        (4.0, 2.0)
         """
         return self.noise_multiplier / _SENSITIVITY[check.choice("relation", relation, RELATIONS)]
 

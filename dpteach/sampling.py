@@ -61,6 +61,8 @@ def fixed_size(n: int, batch_size: int, generator: torch.Generator) -> torch.Ten
 def draw(run, generator: torch.Generator) -> torch.Tensor:
     """One batch of a run (`dpteach.run.NoisySGD`), by the sampler that the run is accounted with.
 
+    Returns int64 indices, ascending. Raises `ValueError` when `run.n` isn't known.
+
     >>> from dpteach.run import NoisySGD
     >>> run = NoisySGD(n=6, batch_size=2, steps=1, noise_multiplier=1.0, sampling="fixed-size")
     >>> len(draw(run, torch.Generator().manual_seed(0)))

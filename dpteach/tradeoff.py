@@ -14,6 +14,8 @@ its `side` (and keeps to it but for rounding, 1e-14):
 ``"below"``  at or below the truth: safe to report as a guarantee (ε and δ come out too large)
 ``"above"``  at or above the truth: optimistic; with "below" it states the error
 
+Arguments out of range raise `ValueError`, which names the range.
+
 Not for small δ after many steps: `power` holds f to the width between its two sides. The T-fold law
 of noisy SGD has a module of its own.
 """
@@ -50,6 +52,9 @@ class Functionals(NamedTuple):
     """The four integrals of log|f'| in DRS22's Theorem 3.4: kl, κ2, κ3 and κ̄3.
 
     With f = T(P, Q) and L = log dP/dQ = -log|f'| they're E_P L, E_P L², E_P|L|³ and E_P|L - kl|³.
+
+    >>> Functionals(kl=0.5, kappa2=1.25, kappa3=2.0, kappa3_bar=1.6).variance
+    1.0
     """
 
     kl: float
@@ -218,18 +223,26 @@ class TradeOff:
         return np.max(y[..., None] * self.alpha - self.beta, axis=-1)
 
     def delta(self, epsilon: ArrayLike) -> np.ndarray:
-        """δ(ε) = 1 + f*(-e^ε) = Σ (q_i - e^ε p_i)₊, any real ε (DRS22, Prop. 2.12)."""
+        """δ(ε) = 1 + f*(-e^ε) = Σ (q_i - e^ε p_i)₊, any real ε, any shape (DRS22, Prop. 2.12). Exact.
+
+        >>> round(float(TradeOff.epsilon_delta(1.0, 0.1).delta(1.0)), 12)
+        0.1
+        """
         epsilon = check.reals("epsilon", epsilon)[..., None]
         excess = np.where(np.isinf(self.loss), -np.inf, epsilon - np.nan_to_num(self.loss))
         share = -np.expm1(np.minimum(excess, 0.0))
         return np.sum(np.where(self.loss > -np.inf, self.q, 0.0) * share, axis=-1)
 
     def epsilon(self, delta: float) -> float:
-        """Least ε ≥ 0 with δ(ε) ≤ δ."""
+        """Least ε ≥ 0 with δ(ε) ≤ δ, for δ in (0, 1)."""
         return epsilon_from_delta(lambda e: float(self.delta(e)), delta)
 
     def inverse(self) -> TradeOff:
-        """f⁻¹(α) = inf{t: f(t) ≤ α} = T(Q, P): the graph mirrored in the diagonal."""
+        """f⁻¹(α) = inf{t: f(t) ≤ α} = T(Q, P): the graph mirrored in the diagonal.
+
+        >>> round(float(TradeOff([0.9, 0.1], [0.5, 0.5]).inverse()(0.5)), 12)
+        0.1
+        """
         return TradeOff(self.q, self.p)
 
     def is_symmetric(self, tolerance: float = 1e-9) -> bool:
@@ -237,7 +250,11 @@ class TradeOff:
         return distance(self, self.inverse()) <= check.real("tolerance", tolerance, "[0, inf)")
 
     def mixed(self, rate: float) -> TradeOff:
-        """f_p = p f + (1-p) Id = T(P, (1-p)P + pQ), p = `rate` in [0, 1] (DRS22, section 4)."""
+        """f_p = p f + (1-p) Id = T(P, (1-p)P + pQ), p = `rate` in [0, 1] (DRS22, section 4).
+
+        >>> distance(TradeOff.epsilon_delta(1.0).mixed(0.0), TradeOff([1.0], [1.0]))
+        0.0
+        """
         rate = check.real("rate", rate, "[0, 1]", _RATE)
         return TradeOff(self.p, rate * self.q + (1 - rate) * self.p)
 

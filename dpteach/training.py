@@ -58,7 +58,11 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What `evaluate` said after `step` noisy updates, `epoch` = step · m/n passes."""
+    """What `evaluate` said after `step` noisy updates, `epoch` = step · m/n passes.
+
+    >>> recorded("a-poisson").history[-1].step
+    3516
+    """
 
     step: int
     epoch: float
@@ -73,6 +77,10 @@ class Training:
     accounted for; `history` holds the evaluations in order, `model` the trained copy. `skipped`
     counts records left out of a batch because their gradient wasn't finite, over all steps: it's
     secret, and 0 for healthy data.
+
+    >>> kept = recorded("a-poisson")
+    >>> kept.run.sampling, kept.seed, kept.skipped
+    ('poisson', 1, 0)
     """
 
     run: NoisySGD
@@ -83,7 +91,11 @@ class Training:
     skipped: int
 
     def last_epoch(self) -> np.ndarray:
-        """Values of the evaluations in the last epoch: steps after ⌈T - n/m⌉."""
+        """Values of the evaluations in the last epoch: steps after ⌈T - n/m⌉.
+
+        >>> len(recorded("a-poisson").last_epoch())
+        4
+        """
         start = math.ceil(self.steps - 1 / self.run.sampling_rate)
         return np.array([e.value for e in self.history if e.step > start])
 
@@ -349,6 +361,12 @@ def train_mnist(
     Trained once for each version of the code: the result is kept on disk (folder $DPTEACH_CACHE,
     else the user's cache folder), and later calls with the same arguments read it. Two processes
     that ask at once train once.
+
+    Arguments as for `train`; `run.n` must be 60,000. `recorded` has finished runs that need no training.
+
+    >>> run = NoisySGD(n=60000, batch_size=256, epochs=15, noise_multiplier=1.3, clip_norm=1.5)
+    >>> train_mnist(run, learning_rate=0.25, seed=1).steps  # doctest: +SKIP
+    3516
     """
     evaluate_at = list(evaluation_steps(run) if evaluate_at is None else evaluate_at)
     parameters = {
