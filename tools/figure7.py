@@ -14,6 +14,9 @@ What is recorded is skipped, so the command can be stopped at any moment and cal
 written aside and then renamed, and a training goes on from its last checkpoint (in .cache/figure7). Two
 calls at once share the work.
 
+Chapters 16 and 17 quote whatever is recorded. After adding records renew what they print:
+make outputs ONLY=book/16-figure-7.md, and the same for book/17-which-noise.md.
+
 Shuffled batches live in this file and not in `dpteach`: no analysis in the package applies to them, so
 `NoisySGD` can't name them. There's no ε in such a record.
 """
