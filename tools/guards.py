@@ -1,7 +1,7 @@
 """Guards: what the comparison of notebooks (nbval) would let pass without a word.
 
 Each guard takes chapters or notebooks and returns a list of problems in plain words, empty when all
-is well. tests/test_guards.py runs them on the book, and on made-up bad input that each must refuse.
+is well. tests/test_frame_guards.py runs them on the book, and on made-up bad input that each must refuse.
 """
 
 import ast
