@@ -1,0 +1,221 @@
+"""Algorithm 1 on several processes (`torch.distributed`, gloo), and nothing about its privacy changed.
+
+At each step every rank draws the same batch from the same seeded stream, over all n records, by
+the sampler that the run is accounted with. A rank clips its own part of the batch, record by
+record. The clipped sums are added up over the ranks. Then every rank draws the same noise, *once*
+for the whole sum, and makes the same update. So k ranks are the one mechanism of
+`dpteach.training`, whatever k is.
+
+    torchrun --standalone --nproc-per-node 2 -m dpteach.distributed 40
+
+A sum from which a rank is missing is never used: the step fails with `LostRank`, and θ stays as it
+was after the step before.
+
+Not for: ranks that don't trust one another, or a network that somebody listens to. Each rank sees
+the others' sums without noise, and knows the seed. Gloo encrypts nothing.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from dpteach import mnist, sampling, training
+from dpteach.clipping import Loss, check_model, clipped_sum, keep_freed_memory, trainable
+from dpteach.run import NoisySGD
+
+__all__ = ["LostRank", "distributed_step", "launch", "part", "train_distributed"]
+
+
+class LostRank(RuntimeError):
+    """The sum over the ranks isn't whole: a rank died, fell silent, or left records out."""
+
+
+def part(drawn: Tensor, rank: int, size: int, shard: range | None = None) -> Tensor:
+    """What one rank takes of a drawn batch: positions in that rank's own inputs.
+
+    drawn : int64 (batch,), positions in all n records, as the sampler returns them.
+    shard : None when each rank holds all the records: then the batch is cut into `size` parts that
+        differ by one record at most. Else the positions that this rank holds: it takes those drawn
+        from them, however many they are.
+
+    >>> drawn = torch.tensor([0, 3, 4, 8, 9])
+    >>> [part(drawn, rank, 2).tolist() for rank in (0, 1)]
+    [[0, 3, 4], [8, 9]]
+    >>> [part(drawn, 0, 3, shard).tolist() for shard in (range(0, 5), range(5, 8), range(8, 10))]
+    [[0, 3, 4], [], [0, 1]]
+    """
+    if shard is None:
+        return drawn.tensor_split(size)[rank]
+    return drawn[(drawn >= shard.start) & (drawn < shard.stop)] - shard.start
+
+
+def distributed_step(
+    model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, drawn: int,
+    run: NoisySGD, learning_rate: float, noise: torch.Generator, **options: Any
+) -> int:  # fmt: skip
+    """`dpteach.training.noisy_step` with the clipped sum added up over all ranks.
+
+    inputs, targets : this rank's part of the batch, which may be empty.
+    drawn : how many records all parts hold together.
+    noise : in the same state on every rank, so that all add the same noise, once.
+    options : engine and microbatch, see `dpteach.clipping.clipped_sum`.
+
+    Sum and number of records travel in one vector: they arrive together or not at all. Returns the
+    number of records left out on any rank because their gradient wasn't finite. Raises `LostRank`,
+    before θ is touched, when the sum isn't that of `drawn` records.
+    """
+    clipped = clipped_sum(model, loss, inputs, targets, run.clip_norm, **options)
+    counts = torch.tensor([len(inputs), clipped.skipped], dtype=torch.float32)  # exact up to 2^24
+    total = torch.cat([*(g.flatten() for g in clipped.gradients), counts])
+    try:
+        dist.all_reduce(total)
+    except RuntimeError as error:  # gloo: a connection was closed, or time is up
+        who = f"rank {dist.get_rank()} of {dist.get_world_size()}"
+        raise LostRank(f"{who} can't get the others' sums, so no step is made: start all ranks again") from error
+    *sums, counts = total.split([*(g.numel() for g in clipped.gradients), 2])
+    if int(counts[0]) != drawn:
+        raise LostRank(f"{drawn} records were drawn, but the ranks' parts hold {int(counts[0])}: no step is made")
+    std = run.noise_multiplier * run.clip_norm
+    with torch.no_grad():
+        for theta, clipped_total in zip(trainable(model).values(), sums, strict=True):
+            z = torch.randn(theta.shape, generator=noise, dtype=theta.dtype)
+            theta.sub_(clipped_total.view_as(theta) + std * z, alpha=learning_rate / run.batch_size)
+    return int(counts[1])
+
+
+def train_distributed(
+    model: nn.Module, run: NoisySGD, inputs: Tensor, targets: Tensor, *, learning_rate: Any, seed: int,
+    loss: Loss = F.cross_entropy, shard: range | None = None, stop_after: int | None = None, **options: Any
+) -> training.Training:  # fmt: skip
+    """`dpteach.training.train` by all ranks of the process group together: the same θ on each, to the bit.
+
+    Each rank calls it with the same arguments. With `shard`, `inputs` and `targets` are the records
+    at these positions of the n, and the ranks' shards must cover each position exactly once: a record
+    that two ranks hold would count twice, with sensitivity 2C. A shard may be empty.
+
+    One rank gives θ of `train` to the bit, more ranks up to the rounding of the sum. (With dropout
+    the masks differ: they're drawn for each part.) Evaluation is the caller's, after the training.
+
+    Raises `ValueError` on every rank when the ranks were given different runs, seeds or learning
+    rates, or shards that overlap or leave a gap. Raises `LostRank` when a rank is lost on the way.
+    """
+    rank, size = dist.get_rank(), dist.get_world_size()
+    everything = range(run.n or 0)
+    eta, steps = training._checked(run, everything, everything, learning_rate, stop_after)
+    first = shard.start if shard else 0
+    facts = (training._facts(run), seed, eta(0), eta(run.steps - 1), steps, shard is None)
+    _agree(facts, (first, first + len(inputs), first + len(targets)))
+    check_model(model, inputs[:2])
+    keep_freed_memory()
+    model = copy.deepcopy(model).train()
+    for theta in trainable(model).values():
+        dist.broadcast(theta.data, 0)
+    (batches, noise, layers), skipped = training._streams(seed), 0
+    with torch.random.fork_rng(devices=[]):
+        for t in range(steps):
+            torch.manual_seed((layers + t * size + rank) % 2**63)  # dropout: another mask for each part
+            drawn = sampling.draw(run, batches)
+            mine = part(drawn, rank, size, shard)
+            batch = inputs[mine], targets[mine], len(drawn)
+            skipped += distributed_step(model, loss, *batch, run, eta(t), noise, **options)
+    return training.Training(run, seed, steps, (), model, skipped)
+
+
+def _agree(facts: tuple, held: tuple[int, int, int]) -> None:
+    """Compare what all ranks were given. Every rank raises the same error, so that none is left waiting."""
+    everyone: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(everyone, (facts, held))
+    for rank, (theirs, _) in enumerate(everyone):
+        if theirs != everyone[0][0]:
+            raise ValueError(f"rank {rank} was given {theirs}, rank 0 {everyone[0][0]}: give all ranks the same")
+    copies = len(everyone) if facts[-1] else 1  # without shards every rank holds everything
+    spans = sorted(held for _, held in everyone if held[1:] != held[:2])[::copies]
+    edges = [0, *(edge for start, stop, _ in spans for edge in (start, stop)), facts[0]["n"]]
+    if edges[::2] != edges[1::2] or any(inputs != targets for _, inputs, targets in spans):
+        raise ValueError(f"inputs and targets at {spans} must cover the positions 0 to {edges[-1]} once, without a gap")
+
+
+_WORKER = """
+import datetime, faulthandler, json, sys
+faulthandler.dump_traceback_later({timeout}, exit=True)
+import torch.distributed as dist, dpteach.distributed
+store, rank, seconds = dist.FileStore(sys.argv[1], {size}), int(sys.argv[2]), datetime.timedelta(seconds=1)
+store.set(f"rank {{rank}}", "has imported everything")
+store.wait([f"rank {{r}}" for r in range({size})], {timeout} * seconds)
+dist.init_process_group("gloo", store=store, rank=rank, world_size={size}, timeout={patience} * seconds)
+print(json.dumps({name}(rank, {size}, *{args!r})))
+"""
+
+
+def launch(worker: Any, size: int, *args: Any, timeout: float = 120, patience: float = 30, lost: tuple = ()) -> list:
+    """`worker(rank, size, *args)` in `size` processes on this machine; the results in the order of ranks.
+
+    worker : a function that imports what it needs, and takes and returns plain values (numbers, texts,
+        lists). It's sent as source text, since a notebook's function can't be imported elsewhere.
+        Each process has one thread, and is in the process group.
+    timeout : seconds after which a process that still runs ends itself, saying where it was.
+    patience : seconds that a rank waits for the others in one exchange.
+    lost : ranks that may end without a result; it's None then. Any other that does is a `RuntimeError`
+        with its last words.
+
+    The processes meet through a file and talk over the loopback device: no port has to be free.
+
+    >>> def worker(rank, size, number):
+    ...     import torch
+    ...     total = torch.tensor(number + rank)
+    ...     torch.distributed.all_reduce(total)
+    ...     return total.item()
+    >>> launch(worker, 2, 10)
+    [21, 21]
+    """
+    facts = {"name": worker.__name__, "args": args, "size": size, "timeout": timeout, "patience": patience}
+    source, results = inspect.getsource(worker) + _WORKER.format(**facts), []
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    options["env"] = os.environ | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": _loopback()}
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-c", source, f"{folder}/store"]
+        processes = [subprocess.Popen([*command, str(rank)], **options) for rank in range(size)]
+        spoken = [process.communicate() for process in processes]
+    for rank, (process, (printed, errors)) in enumerate(zip(processes, spoken, strict=True)):
+        if process.returncode and rank not in lost:
+            raise RuntimeError(f"rank {rank} of {size} ended without a result (given {timeout} s): {errors.strip()[-600:]}")
+        results.append(None if process.returncode else json.loads(printed))
+    return results
+
+
+def _loopback() -> str:
+    return "lo0" if sys.platform == "darwin" else "lo"
+
+
+def main() -> None:
+    """What `torchrun` starts on each rank: the first steps of chapter 15's fixed-size run. Rank 0 prints JSON."""
+    if "RANK" not in os.environ or len(sys.argv) != 2:
+        sys.exit("start it with: torchrun --standalone --nproc-per-node 2 -m dpteach.distributed STEPS")
+    if os.environ["LOCAL_WORLD_SIZE"] == os.environ["WORLD_SIZE"]:  # one machine: stay inside it
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", _loopback())
+    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+    run = NoisySGD(n=60000, batch_size=256, epochs=15, noise_multiplier=1.3, clip_norm=1.5, sampling="fixed-size")
+    data, model = mnist.load(), mnist.tutorial_cnn(torch.Generator().manual_seed(1))
+    options = {"learning_rate": 0.25, "seed": 1, "stop_after": int(sys.argv[1])}
+    result = train_distributed(model, run, data.x_train, data.y_train, **options)
+    if dist.get_rank() == 0:
+        norms = [p.double().norm().item() for p in result.model.parameters()]
+        print(json.dumps({"ranks": dist.get_world_size(), "steps": result.steps, "parameter_norms": norms}), flush=True)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
