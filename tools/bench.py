@@ -1,6 +1,7 @@
 """Run the benchmarks: every script in benchmarks/, each a module with a `cases()` function.
 
 `cases()` yields (what, function) pairs; each function is run a few times and its best time printed.
+A script with a `main()` of its own measures and prints itself.
 
     python tools/bench.py                # all
     python tools/bench.py accountants    # one script
@@ -38,7 +39,11 @@ def main(names):
         if names and path.stem not in names:
             continue
         print(path.stem)
-        for what, function in load(path).cases():
+        module = load(path)
+        if hasattr(module, "main"):
+            module.main()
+            continue
+        for what, function in module.cases():
             print(f"  {best_time(function) * 1e3:10.1f} ms  {what}", flush=True)
 
 
