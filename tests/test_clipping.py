@@ -10,8 +10,9 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from dpteach.clipping import check_model, clipped_sum, trainable
+from dpteach.clipping import CHUNK, check_model, clipped_sum, trainable
 from dpteach.mnist import tutorial_cnn
 
 FAST = ("vmap", "fast")
@@ -164,6 +165,10 @@ MODELS = {
         lambda: nn.Sequential(nn.Linear(40, 50), nn.Tanh(), nn.Linear(50, 5), nn.Flatten()),
         torch.rand(6, 2, 40, generator=rng(3)),
     ),
+    "conv, few positions": (
+        lambda: nn.Sequential(nn.Conv2d(30, 40, 3, bias=False), nn.Flatten(), nn.Linear(160, 5)),
+        torch.rand(6, 30, 4, 4, generator=rng(3)),
+    ),
     "own parameter": (
         lambda: nn.Sequential(nn.Linear(6, 4), nn.Tanh(), nn.PReLU(), nn.Linear(4, 5)),
         torch.rand(6, 6, generator=rng(3)),
@@ -171,6 +176,10 @@ MODELS = {
     "nested": (
         lambda: nn.Sequential(Scaled(6), nn.Tanh(), nn.Linear(6, 5)),
         torch.rand(6, 6, generator=rng(3)),
+    ),
+    "embedding": (
+        lambda: nn.Sequential(nn.Embedding(9, 4), nn.Flatten(), nn.Linear(28, 5)),
+        torch.randint(9, (6, 7), generator=rng(3)),
     ),
     "twice": (Twice, torch.rand(6, 6, generator=rng(3))),
     "tied": (tied, torch.rand(6, 6, generator=rng(3))),
@@ -184,7 +193,7 @@ def build(name, dtype=torch.float64):
         torch.manual_seed(11)
         model = make()
     y = torch.arange(len(x)) % 3
-    return model.to(dtype), x.to(dtype), y
+    return model.to(dtype), x.to(dtype) if x.is_floating_point() else x, y
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -231,49 +240,78 @@ def test_regression_and_microbatches(engine):
         assert relative(result.norms, norms) < 1e-10
 
 
+def convolutions(draw):
+    """Convolutions of any kernel, stride and padding with what may stand between them, for images
+    (2, 9, 8).
+    """
+    layers, channels, sides = [], 2, [9, 8]
+    for _ in range(draw(st.integers(0, 2))):
+        kernel, stride, padding = (
+            (draw(st.integers(low, high)), draw(st.integers(low, high)))
+            for low, high in ((1, 3), (1, 2), (0, 1))
+        )
+        out = draw(st.sampled_from([1, 2, 4]))
+        bias = draw(st.booleans())
+        layers.append(nn.Conv2d(channels, out, kernel, stride=stride, padding=padding, bias=bias))
+        channels = out
+        sides = [
+            (side + 2 * p - k) // s + 1
+            for side, k, s, p in zip(sides, kernel, stride, padding, strict=True)
+        ]
+        between = [
+            nn.ReLU(),
+            nn.ReLU(inplace=True),
+            nn.Tanh(),
+            nn.PReLU(channels),
+            nn.GroupNorm(1, channels),
+            nn.LayerNorm(sides),
+        ]
+        layers.append(draw(st.sampled_from(between)))
+        if min(sides) >= 2 and draw(st.booleans()):
+            layers.append(nn.MaxPool2d(2, stride=1))
+            sides = [side - 1 for side in sides]
+    return layers, channels * sides[0] * sides[1]
+
+
 @st.composite
 def networks(draw):
-    """Random networks from the supported layers, for images (2, 9, 9), with their seeds."""
-    torch.manual_seed(draw(st.integers(0, 2**31)))
-    layers, channels, size = [], 2, 9
-    for _ in range(draw(st.integers(0, 2))):
-        k, s, p = draw(st.integers(1, 3)), draw(st.integers(1, 2)), draw(st.integers(0, 1))
-        out = draw(st.sampled_from([1, 2, 4]))
-        layers.append(nn.Conv2d(channels, out, k, stride=s, padding=p, bias=draw(st.booleans())))
-        channels, size = out, (size + 2 * p - k) // s + 1
-        layers.append(
-            draw(
-                st.sampled_from(
-                    [nn.ReLU(), nn.Tanh(), nn.GroupNorm(1, channels), nn.ReLU(inplace=True)]
-                )
-            )
-        )
-        if size >= 2 and draw(st.booleans()):
-            layers.append(nn.MaxPool2d(2, stride=1))
-            size -= 1
-    layers += [nn.Flatten(), nn.Linear(channels * size * size, 3)]
-    return nn.Sequential(*layers)
+    """A random network from the supported layers, and six inputs: images, rows or words."""
+    seed = draw(st.integers(0, 2**31))
+    torch.manual_seed(seed)
+    kind = draw(st.sampled_from(["images", "rows", "words"]))
+    if kind == "images":
+        inputs = torch.randn(6, 2, 9, 8, generator=rng(seed)) * 3
+        layers, width = convolutions(draw)
+    else:
+        positions, width = draw(st.integers(1, 4)), draw(st.sampled_from([3, 30]))
+        inputs = torch.randn(6, positions, width, generator=rng(seed)) * 3
+        layers = []
+        if kind == "words":
+            inputs = torch.randint(5, (6, positions), generator=rng(seed))
+            layers = [nn.Embedding(5, width)]
+        for _ in range(draw(st.integers(0, 2))):
+            out = draw(st.sampled_from([2, 40]))
+            between = [nn.Tanh(), nn.ReLU(), nn.LayerNorm(out)]
+            layers += [nn.Linear(width, out), draw(st.sampled_from(between))]
+            width = out
+        width *= positions
+    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(width, 3)), inputs
 
 
 @settings(deadline=None, derandomize=True, max_examples=40)
-@given(
-    model=networks(),
-    seed=st.integers(0, 1000),
-    log_clip=st.floats(-3, 2),
-    engine=st.sampled_from(ALL),
-)
-def test_bounds_on_random_networks(model, seed, log_clip, engine):
+@given(drawn=networks(), log_clip=st.floats(-3, 2), engine=st.sampled_from(ALL))
+def test_bounds_on_random_networks(drawn, log_clip, engine):
     """Each clipped norm ≤ C, the sum ≤ batch·C, a record added moves it by ≤ C, one replaced by ≤
     2C.
     """
-    clip_norm = 10.0**log_clip
-    x = torch.randn(6, 2, 9, 9, generator=rng(seed)) * 3
-    y = torch.randint(3, (6,), generator=rng(seed))
+    (model, x), clip_norm = drawn, 10.0**log_clip
+    y = torch.tensor([0, 1, 2, 0, 1, 2])
 
     def total(rows):
         return flat(clipped_sum(model, F.cross_entropy, x[rows], y[rows], clip_norm, engine=engine))
 
-    expected, _ = reference(model.double(), F.cross_entropy, x.double(), y, clip_norm)
+    wide = x.double() if x.is_floating_point() else x
+    expected, _ = reference(model.double(), F.cross_entropy, wide, y, clip_norm)
     model.float()
     assert (total(range(6)) - expected).norm() <= 2e-5 * 6 * clip_norm
     for i in range(6):
@@ -282,6 +320,30 @@ def test_bounds_on_random_networks(model, seed, log_clip, engine):
     assert total(range(6)).norm() <= 6 * clip_norm
     assert (total(range(5)) - total(range(6))).norm() <= clip_norm + rounding
     assert (total([0, 1, 2, 3, 4]) - total([0, 1, 2, 3, 5])).norm() <= 2 * clip_norm + rounding
+
+
+@pytest.mark.parametrize("engine", ALL)
+def test_both_bounds_are_attained(engine):
+    """A record x with gradient x: one more moves the sum by C, one replaced by 2C."""
+    line = nn.Linear(1, 1, bias=False).double()
+
+    def total(*rows):
+        x = torch.tensor(rows).double()[:, None]
+        return flat(clipped_sum(line, lambda out, _: out.sum(), x, x, 0.7, engine=engine))
+
+    assert (total(5, 9) - total(5)).item() == pytest.approx(0.7, rel=1e-12)
+    assert (total(5, 9) - total(5, -9)).item() == pytest.approx(1.4, rel=1e-12)
+
+
+@pytest.mark.parametrize("size", [1, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK + 3])
+def test_batches_longer_than_a_chunk_of_patches(size):
+    model = build("strided")[0]
+    x = torch.rand(size, 2, 8, 8, generator=rng(size)).double()
+    y = torch.arange(size) % 5
+    expected, norms = reference(model, F.cross_entropy, x, y, 0.9)
+    result = clipped_sum(model, F.cross_entropy, x, y, 0.9)
+    assert relative(flat(result), expected) < 1e-10
+    assert relative(result.norms, norms) < 1e-10
 
 
 @pytest.mark.parametrize("engine", ALL)
@@ -332,6 +394,41 @@ def test_a_parameter_that_the_loss_doesn_t_reach(engine):
     result = clipped_sum(model, F.cross_entropy, x, y, 0.5, engine=engine)
     expected, _ = reference(model, F.cross_entropy, x, y, 0.5)
     assert relative(flat(result), expected) < 1e-10
+
+
+@pytest.mark.parametrize("engine", ALL)
+def test_an_infinite_gradient_without_nan_contributes_nothing(engine):
+    """0 · inf is NaN, so a factor of 0 wouldn't do."""
+    line = nn.Linear(2, 1, bias=False)
+    x = torch.tensor([[1.0, 0.0], [float("inf"), 1.0], [0.0, 1.0]])
+    result = clipped_sum(line, lambda out, _: out.sum(), x, x, 2.0, engine=engine)
+    assert result.gradients[0].tolist() == [[1.0, 1.0]]
+    assert result.skipped == 1 and result.norms.tolist() == [1.0, float("inf"), 1.0]
+
+
+class Largest(TorchDispatchMode):
+    """The size of the largest tensor that any operation returned."""
+
+    numel = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        for tensor in out if isinstance(out, (tuple, list)) else (out,):
+            if isinstance(tensor, torch.Tensor):
+                self.numel = max(self.numel, tensor.numel())
+        return out
+
+
+def test_no_gradient_of_a_record_is_formed_where_its_norm_is_cheaper():
+    dense = nn.Sequential(nn.Linear(200, 300), nn.Tanh(), nn.Linear(300, 5))
+    convolution = nn.Sequential(nn.Conv2d(60, 70, 3), nn.Flatten(), nn.Linear(280, 5))
+    for model, x in ((dense, torch.rand(40, 200)), (convolution, torch.rand(40, 60, 4, 4))):
+        for engine, formed in (("vmap", True), ("fast", False)):
+            with Largest() as largest:
+                clipped_sum(model, F.cross_entropy, x, torch.arange(40) % 5, 1.0, engine=engine)
+            weight = max(p.numel() for p in model.parameters())
+            assert (largest.numel >= 40 * weight) == formed
+            assert formed or largest.numel <= 3 * weight
 
 
 def test_model_is_left_as_it_was():
