@@ -36,6 +36,8 @@ _UNIT = 2.0**-53
 _WRAPPED = 1e-11  # tilted mass that may fall outside the window of one FFT
 _MAX_POINTS = 2**22
 _JOININGS = 4  # rounds of joining cells that can't be balanced
+_ANCHORINGS = 4  # rounds of moving the lattice under the heaviest cell
+_HAIR = 1e-8  # steps that the heaviest cell's mean is kept above its point: below, the cell would fall by a step
 _BALANCING = 12  # rounds of balancing neighbouring cells
 
 
@@ -74,33 +76,42 @@ def _normalised(weights: np.ndarray, **rest: float) -> Lattice:
 
 
 def discretise(law: Law, step: float, tilt: float, low: float, high: float, side: Side) -> Lattice:
-    """One step's law on a lattice, from above or from below. Losses outside [low, high] are rounded safely."""
-    offset = _anchor(law, step, low, high)
-    first, last = math.floor((low - offset) / step), math.ceil((high - offset) / step)
-    count = last - first + 1
-    z = offset + (first + np.arange(count)) * step
-    half = np.concatenate([z - step / 2, [z[-1] + step / 2]])
-    edges = np.empty(2 * count + 1)
-    edges[0::2], edges[1::2] = half, z
-    p, q = loss_masses(law, np.concatenate([[-np.inf], edges, [np.inf]]))
-    below, above, p, q = p[0], p[-1], p[1:-1], q[1:-1]
-    q = q * np.exp(np.repeat(z, 2))  # in units of the lattice point in the middle of both half cells
-    if side == "upper":
-        mass = _split_halves(p, q, step)
-        mass[0] += below
-        infinite = float(above)
-    else:
-        mass = _contract(p[0::2] + p[1::2], q[0::2] + q[1::2], step, 0.0)
-        mass[-1] += above
+    """One step's law on a lattice, from above or from below. Losses outside [low, high] go to the safe side."""
+    offset = _anchor(law, step, low, high) - _HAIR * step
+    for _ in range(_ANCHORINGS):
+        first, z, p, q = _half_cells(law, step, offset, low, high)
+        below, above, p, q = p[0], p[-1], p[1:-1], q[1:-1]
+        if side == "upper":
+            mass, infinite = _split_halves(p, q, step), float(above)
+            mass[0] += below
+            break
+        mass, shift = _contract(p[0::2] + p[1::2], q[0::2] + q[1::2], step, 0.0)
+        mass[np.argmax(mass)] += above  # at the upper end it would weigh too much once tilted
         infinite = 0.0
+        if abs(shift) < 10 * _HAIR * step:
+            break
+        offset += shift - _HAIR * step
     exponent = tilt * step * np.arange(mass.size)
     with np.errstate(divide="ignore"):
         log_weights = np.log(mass) + exponent
     peak = float(log_weights.max())
     return _normalised(
-        np.exp(log_weights - peak), first=first, step=step, offset=offset, tilt=tilt,
+        np.exp(log_weights - peak), first=first, step=step, offset=float(z[0]) - first * step, tilt=tilt,
         log_mass=peak + tilt * z[0], infinite=infinite, error=4 * _UNIT,
     )  # fmt: skip
+
+
+def _half_cells(law: Law, step: float, offset: float, low: float, high: float) -> tuple[int, np.ndarray, ...]:
+    """First index, lattice points over [low, high], P and Q mass of the half cells around them and of the two ends.
+
+    Q mass is in units of e^{-z}, z the lattice point in the middle of both half cells.
+    """
+    first, last = math.floor((low - offset) / step), math.ceil((high - offset) / step)
+    z = offset + (first + np.arange(last - first + 1)) * step
+    edges = np.append(np.column_stack([z - step / 2, z]).ravel(), z[-1] + step / 2)
+    p, q = loss_masses(law, np.concatenate([[-np.inf], edges, [np.inf]]))
+    q[1:-1] *= np.exp(np.repeat(z, 2))
+    return first, z, p, q
 
 
 def _anchor(law: Law, step: float, low: float, high: float) -> float:
@@ -127,12 +138,15 @@ def _split_halves(p: np.ndarray, q: np.ndarray, step: float) -> np.ndarray:
     return mass[1:]  # the top point lies half a cell above `high`
 
 
-def _contract(p: np.ndarray, q: np.ndarray, step: float, tilt: float) -> np.ndarray:
+def _contract(p: np.ndarray, q: np.ndarray, step: float, tilt: float) -> tuple[np.ndarray, float]:
     """Cells around lattice points, contracted to the points. p: P mass; q: Q mass times e^z; both times e^{tilt·z}.
 
+    Also returns how far the heaviest cell's mean still lies from its point: so far the lattice should be moved.
+
     Where a cell's mean ratio p/q is too low it takes a share of the cell on its right, where it's too high of the cell
-    on its left, so that the mean comes to lie on the point, or a hair above it. A cell whose neighbour can't make up for
-    the difference is joined to the other neighbour. What still can't be balanced is rounded down, which lowers the profile.
+    on its left, so that the mean comes to lie on the point, or a hair above it. A cell whose neighbour can't make up
+    for the difference is joined to the other neighbour. What still can't be balanced is rounded down, which lowers the
+    profile.
     """
     for attempt in range(_JOININGS + 1):
         mass, rest = _balance(p, q, step, tilt)
@@ -141,9 +155,11 @@ def _contract(p: np.ndarray, q: np.ndarray, step: float, tilt: float) -> np.ndar
         if attempt == _JOININGS or not (to_left.any() or to_right.any()):
             break
         p, q = _join(p, to_left, to_right, tilt * step), _join(q, to_left, to_right, (tilt + 1) * step)
+    heaviest = int(np.argmax(mass))
+    shift = float(rest[heaviest] / mass[heaviest])
     mass -= fallen
     mass[:-1] += fallen[1:] * math.exp(-tilt * step)
-    return mass
+    return mass, shift
 
 
 def _join(cells: np.ndarray, to_left: np.ndarray, to_right: np.ndarray, rate: float) -> np.ndarray:
@@ -214,8 +230,8 @@ def power(lattice: Lattice, n: int) -> Lattice:
     spectrum = rfft(lattice.weights, size) ** n
     weights = np.maximum(np.roll(irfft(spectrum, size), (n * lattice.first - low) % size)[: high - low + 1], 0.0)
     start, stop = _support(weights)
-    spread = float(np.abs(spectrum).sum()) / spectrum.size * size  # Σ over lattice points of the mean |φ^n|
-    rounding = 4 * n * _UNIT * math.log2(size) * max(spread, 1.0)
+    # each |φ^n| is off by some units times n; Σ_j |e_j| is at most √size times the norm of e: that of its spectrum
+    rounding = 4 * n * _UNIT * math.log2(size) * math.sqrt(2 * float(np.sum(np.abs(spectrum) ** 2)))
     return _normalised(
         weights[start:stop], first=low + start, step=lattice.step, offset=n * lattice.offset, tilt=lattice.tilt,
         log_mass=n * lattice.log_mass, infinite=-math.expm1(n * math.log1p(-lattice.infinite)),
@@ -244,24 +260,39 @@ def convolve(a: Lattice, b: Lattice) -> Lattice:
 def regrid(lattice: Lattice, factor: int, side: Side) -> Lattice:
     """The same law on a lattice `factor` (odd) times coarser, from above or from below."""
     step = factor * lattice.step
-    first = -((factor // 2 - lattice.first) // factor)  # the coarse cell that holds the first fine point
-    start = lattice.first - (first * factor - factor // 2)  # position inside the first coarse cell
+    centre = float(lattice.points[np.argmax(lattice.weights)])
+    for attempt in range(_ANCHORINGS):
+        left, p, q, away = _coarse_cells(lattice, factor, centre)
+        if attempt == 0:  # the heaviest cell's mean goes on the lattice
+            shift = math.log(p[left].sum() / q[left].sum())
+        elif side == "upper":
+            mass = _split_fine(p, away, step, lattice.tilt)
+            break
+        else:
+            mass, shift = _contract(*(np.append(0.0, cell.sum(axis=1)) for cell in (p, q)), step, lattice.tilt)
+        if attempt == _ANCHORINGS - 1 or (attempt > 0 and abs(shift) < 10 * _HAIR * step):
+            break
+        centre += shift - _HAIR * step
+    return _normalised(
+        mass, first=-left - 1, step=step, offset=centre, tilt=lattice.tilt,
+        log_mass=lattice.log_mass, infinite=lattice.infinite, error=lattice.error,
+    )  # fmt: skip
+
+
+def _coarse_cells(lattice: Lattice, factor: int, centre: float) -> tuple[int, np.ndarray, np.ndarray, np.ndarray]:
+    """Fine points in rows of `factor` around coarse points, the row `left` around `centre`; p, q, distances from there.
+
+    p is P mass, q is Q mass times e^z, both times e^{tilt·z} with z the coarse point.
+    """
+    middle = round((centre - lattice.points[0]) / lattice.step)  # the fine point nearest to the centre
+    left = max(0, -((factor // 2 - middle) // factor))
+    start = left * factor + factor // 2 - middle
     count = -(-(start + lattice.weights.size) // factor)
     cells = np.zeros(count * factor)
     cells[start : start + lattice.weights.size] = lattice.weights
-    cells = cells.reshape(count, factor)
-    away = (np.arange(factor) - factor // 2) * lattice.step  # distance from the coarse point
-    p = cells * np.exp(-lattice.tilt * away)
-    q = p * np.exp(-away)
-    if side == "lower":
-        mass = _contract(p.sum(axis=1), q.sum(axis=1), step, lattice.tilt)
-    else:
-        mass = _split_fine(p, away, step, lattice.tilt)
-        first -= 1
-    return _normalised(
-        mass, first=first, step=step, offset=lattice.offset, tilt=lattice.tilt, log_mass=lattice.log_mass,
-        infinite=lattice.infinite, error=lattice.error,
-    )  # fmt: skip
+    away = (np.arange(factor) - factor // 2) * lattice.step + (lattice.points[0] + middle * lattice.step - centre)
+    p = cells.reshape(count, factor) * np.exp(-lattice.tilt * away)
+    return left, p, p * np.exp(-away), away
 
 
 def _split_fine(p: np.ndarray, away: np.ndarray, step: float, tilt: float) -> np.ndarray:
@@ -290,4 +321,3 @@ def tails(lattice: Lattice) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def _tails(weights: np.ndarray, rate: float) -> np.ndarray:
     """S_k = Σ_{j>=k} w_j e^{-rate (j-k)}, without under- or overflow: a first-order recursion from the right."""
     return lfilter([1.0], [1.0, -math.exp(-rate)], weights[::-1])[::-1]
-
