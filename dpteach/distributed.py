@@ -191,7 +191,8 @@ def launch(worker: Any, size: int, *args: Any, timeout: float = 120, patience: f
         spoken = [process.communicate() for process in processes]
     for rank, (process, (printed, errors)) in enumerate(zip(processes, spoken, strict=True)):
         if process.returncode and rank not in lost:
-            raise RuntimeError(f"rank {rank} of {size} ended without a result (given {timeout} s): {errors.strip()[-600:]}")
+            words = errors.strip()[-600:]
+            raise RuntimeError(f"rank {rank} of {size} ended without a result (given {timeout} s): {words}")
         results.append(None if process.returncode else json.loads(printed))
     return results
 
