@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 from typing import Any, NoReturn
 
@@ -11,7 +12,7 @@ from dpteach.accountants import account, answer, convention, warnings_for
 from dpteach.moments import ORDERS
 from dpteach.run import RELATIONS, NoisySGD
 
-__all__ = ["main"]
+__all__ = ["main", "program"]
 
 _EPILOG = """\
 conventions (a sigma means nothing without one):
@@ -27,9 +28,12 @@ examples:
 """
 
 
+_OPTION_OF = {"sampling_rate": "q", "batch_size": "batch-size"}  # argument of NoisySGD: what the user typed
+
+
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message}\n")
+        self.exit(2, f"{self.prog}: {' '.join(message.split())}\n")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -74,6 +78,7 @@ def _run(args: argparse.Namespace) -> NoisySGD:
 
 def _answer(args: argparse.Namespace) -> dict[str, Any]:
     run = _run(args)
+    warnings = warnings_for(run, args.delta)
     rows = [answer(guarantee, args.delta) for guarantee in account(run, args.convention, args.orders)]
     return {
         "convention": args.convention,
@@ -82,7 +87,7 @@ def _answer(args: argparse.Namespace) -> dict[str, Any]:
         "delta": args.delta,
         "noise_multiplier": run.noise_multiplier,
         "sampling_rate": run.sampling_rate,
-        "warnings": warnings_for(run, args.delta),
+        "warnings": warnings,
         "guarantees": rows,
         "assumptions": convention(run, args.convention),
     }
@@ -114,11 +119,23 @@ def main(argv: list[str] | None = None) -> int:
     try:
         answer = _answer(args)
     except ValueError as error:
-        print(f"dpteach {args.command}: {' '.join(str(error).split())}", file=sys.stderr)
+        text = " ".join(str(error).split())
+        for name, option in _OPTION_OF.items():
+            text = text.replace(name, option)
+        print(f"dpteach {args.command}: {text}", file=sys.stderr)
         return 2
     print(json.dumps(answer, allow_nan=False) if args.json else _table(answer))
     return 0
 
 
+def program() -> int:
+    """`main` for a shell: silent when a pipe's reader goes away, legible where the terminal lacks a letter."""
+    if hasattr(signal, "SIGPIPE"):  # not on Windows
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    if sys.stdout:
+        sys.stdout.reconfigure(errors="replace")
+    return main()
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(program())

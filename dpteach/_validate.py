@@ -8,23 +8,28 @@ Ranges are written as in mathematics: ``"(0, 1]"`` leaves 0 out and lets 1 in.
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-__all__ = ["choice", "real", "reals", "whole"]
+__all__ = ["DELTA", "EPSILON", "choice", "members", "real", "reals", "same_shape", "whole"]
+
+EPSILON = "[0, 1e12]"  # beyond, e^ε is no guarantee of anything
+DELTA = "[1e-300, 1)"  # below, a double loses digits
 
 
-@functools.cache
+@functools.lru_cache
 def _parse(interval: str) -> tuple[bool, float, float, bool]:
     low, high = interval[1:-1].split(",")
     return interval[0] == "[", float(low), float(high), interval[-1] == "]"
 
 
 def _refuse(name: str, value: Any, allowed: str, advice: str) -> ValueError:
-    shown = " ".join(repr(value).split())  # arrays print on several lines
+    try:
+        shown = " ".join(repr(value).split())  # arrays print on several lines
+    except ValueError:  # Python doesn't print a whole number of more than 4300 digits
+        shown = f"{type(value).__name__} too long to print"
     shown = shown if len(shown) <= 60 else shown[:57] + "..."
     end = f"; {advice}" if advice else ""
     return ValueError(f"{name} = {shown} isn't allowed: it must be {allowed}{end}")
@@ -37,9 +42,16 @@ def _inside(values: np.ndarray, interval: str) -> bool:
     return bool(np.all(above & below))
 
 
-def _number_like(value: Any) -> bool:
-    kind = getattr(np.asarray(value), "dtype", np.dtype(object)).kind if value is not None else "O"
-    return kind in "iuf"
+def _numbers(value: Any) -> np.ndarray | None:
+    """`value` as a float64 array, or None where it isn't made of numbers alone."""
+    if np.ma.is_masked(value):
+        return None
+    try:
+        array = np.asarray(value, dtype=float if type(value) is int else None)
+    except (TypeError, ValueError, OverflowError, RuntimeError):  # ragged; too large; torch's gradients
+        return None
+    with np.errstate(over="ignore"):  # a long double may lie beyond a double
+        return array.astype(float, copy=False) if array.dtype.kind in "iuf" else None
 
 
 def real(name: str, value: Any, interval: str = "(-inf, inf)", advice: str = "") -> float:
@@ -53,13 +65,10 @@ def real(name: str, value: Any, interval: str = "(-inf, inf)", advice: str = "")
     ValueError: q = 1.5 isn't allowed: it must be a number in (0, 1]; q is the probability that a \
 record enters the batch
     """
-    allowed = f"a number in {interval}"
-    if not _number_like(value) or np.ndim(value) != 0:
-        raise _refuse(name, value, allowed, advice)
-    number = float(value)
-    if not _inside(np.asarray(number), interval):
-        raise _refuse(name, value, allowed, advice)
-    return number
+    number = _numbers(value)
+    if number is None or number.ndim or not _inside(number, interval):
+        raise _refuse(name, value, f"a number in {interval}", advice)
+    return float(number)
 
 
 def whole(name: str, value: Any, interval: str = "[0, inf)", advice: str = "") -> int:
@@ -68,12 +77,9 @@ def whole(name: str, value: Any, interval: str = "[0, inf)", advice: str = "") -
     >>> whole("steps", 1e4)
     10000
     """
-    allowed = f"a whole number in {interval}"
-    if not _number_like(value) or np.ndim(value) != 0:
-        raise _refuse(name, value, allowed, advice)
-    number = float(value)
-    if not math.isfinite(number) or int(value) != value or not _inside(np.asarray(number), interval):
-        raise _refuse(name, value, allowed, advice)
+    number = _numbers(value)
+    if number is None or number.ndim or not _inside(number, interval) or int(value) != value:
+        raise _refuse(name, value, f"a whole number in {interval}", advice)
     return int(value)
 
 
@@ -83,17 +89,43 @@ def reals(name: str, value: Any, interval: str = "(-inf, inf)", advice: str = ""
     >>> reals("alpha", [0.1, 0.5], "[0, 1]")
     array([0.1, 0.5])
     """
-    allowed = f"numbers in {interval}"
-    try:
-        numeric = _number_like(value)
-    except ValueError:  # a ragged list
-        numeric = False
-    if not numeric:
-        raise _refuse(name, value, allowed, advice)
-    values = np.asarray(value, dtype=float)
+    values = _numbers(value)
+    if values is None:
+        raise _refuse(name, value, f"numbers in {interval}", advice)
     if values.size == 0 or not _inside(values, interval):
-        raise _refuse(name, value, allowed + " (at least one)", advice)
+        raise _refuse(name, value, f"numbers in {interval} (at least one)", advice)
     return values
+
+
+def same_shape(**arrays: np.ndarray) -> None:
+    """Refuse arrays that don't belong together.
+
+    >>> same_shape(alpha=np.ones(2), beta=np.ones(3))
+    Traceback (most recent call last):
+        ...
+    ValueError: alpha and beta have shapes (2,) and (3,): give the same number of values for each
+    """
+    shapes = [array.shape for array in arrays.values()]
+    if len(set(shapes)) > 1:
+        raise ValueError(
+            f"{' and '.join(arrays)} have shapes {' and '.join(map(str, shapes))}: give the same number of values"
+            " for each"
+        )
+
+
+def members(name: str, values: Any, kind: Any, example: str) -> tuple:
+    """A tuple of one or more objects of `kind`, which `example` shows how to make.
+
+    >>> members("laws", (), float, "run.laws('add-remove')")
+    Traceback (most recent call last):
+        ...
+    ValueError: laws = () isn't allowed: it must be a tuple of at least one; give for example \
+run.laws('add-remove')
+    """
+    found = tuple(values) if isinstance(values, (tuple, list)) else ()
+    if not found or not all(isinstance(value, kind) for value in found):
+        raise _refuse(name, values, "a tuple of at least one", f"give for example {example}")
+    return found
 
 
 def choice(name: str, value: Any, options: Sequence[str], advice: str = "") -> str:

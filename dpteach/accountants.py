@@ -21,6 +21,7 @@ from dpteach.tensor_power import TensorPower
 __all__ = ["Unavailable", "account", "answer", "convention", "warnings_for"]
 
 _SMALL_DELTA = 1e-6
+_DELTA_ADVICE = "δ is a probability; typical values are below 1/n"
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,7 @@ def answer(guarantee: Guarantee | Unavailable, delta: float) -> dict[str, Any]:
     >>> answer(Unavailable("berry-esseen", "upper bound", "the law isn't symmetric"), 1e-5)["epsilon"] is None
     True
     """
+    delta = check.real("delta", delta, check.DELTA, _DELTA_ADVICE)
     row = {"name": guarantee.name, "kind": guarantee.kind}
     try:
         return row | {"epsilon": guarantee.epsilon(delta), **guarantee.details(delta)}
@@ -126,7 +128,7 @@ def warnings_for(run: NoisySGD, delta: float) -> list[str]:
     >>> warnings_for(NoisySGD(n=1000, batch_size=10, steps=1, noise_multiplier=1.0), 0.01)[0][:32]
     'delta = 0.01 is at least 1/n = 0'
     """
-    delta = check.real("delta", delta, "(0, 1)", "δ is a probability; typical values are below 1/n")
+    delta = check.real("delta", delta, check.DELTA, _DELTA_ADVICE)
     told = []
     if run.n is None:
         told.append("n isn't known, so nothing can be said of delta against 1/n")

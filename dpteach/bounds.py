@@ -31,6 +31,7 @@ __all__ = [
 LEMMA3_CONSTANT = 0.8  # of q³λ³/σ³; the least that works is 0.7844, at λ = 3, σ = 1, q → e^-3
 C1 = 9.5  # below 4 (e-1) log(4) = 9.528
 C2 = 3.71  # above √(8 (e-1)) = 3.7076
+_MODERATE = "[1e-50, 1e50]"  # squares and products stay in range
 _X = math.log(16) / 16  # the largest x·log(1/x) for x = qσ ≤ 1/16
 
 
@@ -42,8 +43,8 @@ def lemma3_region(q: ArrayLike, sigma: ArrayLike, lam: ArrayLike) -> np.ndarray:
     >>> lemma3_region(0.01, 4.0, [51, 52]).tolist()
     [True, False]
     """
-    q, sigma = check.reals("q", q, "(0, 1]"), check.reals("sigma", sigma, "(0, inf)")
-    lam = check.reals("lam", lam, "(0, inf)")
+    q, sigma = check.reals("q", q, "[1e-100, 1]"), check.reals("sigma", sigma, _MODERATE)
+    lam = check.reals("lam", lam, _MODERATE)
     whole = lam == np.floor(lam)
     return whole & (sigma >= 1) & (16 * q * sigma < 1) & (lam <= -(sigma**2) * np.log(q * sigma))
 
@@ -56,15 +57,15 @@ def lemma3_leading(q: ArrayLike, sigma: ArrayLike, lam: ArrayLike) -> np.ndarray
     >>> float(lemma3_leading(0.5, 2.0, 1)) == 0.25 * 2 / (0.5 * 4)
     True
     """
-    q, sigma = check.reals("q", q, "(0, 1)"), check.reals("sigma", sigma, "(0, inf)")
-    lam = check.reals("lam", lam, "(0, inf)")
+    q, sigma = check.reals("q", q, "[1e-100, 1)"), check.reals("sigma", sigma, _MODERATE)
+    lam = check.reals("lam", lam, _MODERATE)
     return q**2 * lam * (lam + 1) / ((1 - q) * sigma**2)
 
 
 def _admissible(q: float, sigma: float, lam: int) -> tuple[float, float, int]:
     """The arguments, or `ValueError` with the first condition of Lemma 3 that fails."""
-    sigma = check.real("sigma", sigma, "[1, inf)", "Lemma 3 needs sigma >= 1")
-    q = check.real("q", q, f"(0, {1 / (16 * sigma)!r})", "Lemma 3 needs q < 1/(16 sigma)")
+    sigma = check.real("sigma", sigma, "[1, 1e50]", "Lemma 3 needs sigma >= 1")
+    q = check.real("q", q, f"[1e-100, {1 / (16 * sigma)!r})", "Lemma 3 needs q < 1/(16 sigma)")
     largest = math.floor(-(sigma**2) * math.log(q * sigma))
     advice = "Lemma 3 needs lam <= sigma^2 log(1/(q sigma))"
     return q, sigma, check.whole("lam", lam, f"[1, {largest}]", advice)
@@ -152,8 +153,10 @@ def verify_lemma3(
     True
     """
     lam = check.whole("lam", lam, "[1, 1000]")
-    constant = check.real("constant", constant, "[0, inf)")
-    boxes, count = np.array([[*s, *q]], dtype=float).T, 0
+    constant = check.real("constant", constant, "[0, 1e100]")
+    s, q = check.reals("s", s, "[1e-6, 1]"), check.reals("q", q, "[0, 1]")
+    check.same_shape(s=s, q=q, ends=np.empty(2))
+    boxes, count = np.concatenate([s, q])[:, None], 0
     for _ in range(60):
         boxes, left, right = _corners(boxes, lam, constant)
         count += left.size
@@ -175,7 +178,7 @@ def theorem1_order(epsilon: float, delta: float) -> int:
     >>> theorem1_order(1.0, 1e-5)
     24
     """
-    epsilon = check.real("epsilon", epsilon, "(0, inf)")
+    epsilon = check.real("epsilon", epsilon, "[1e-100, inf)")
     return math.ceil(-2 * math.log(check.real("delta", delta, "(0, 1)")) / epsilon)
 
 

@@ -29,7 +29,7 @@ from scipy.special import betainc, expit
 
 from dpteach import _validate as check
 from dpteach.guarantees import Guarantee, Kind, epsilon_from_delta
-from dpteach.laws import Law, mixture_loss
+from dpteach.laws import LAWS_EXAMPLE, Law, mixture_loss
 
 __all__ = [
     "OptimalComposition", "StrongComposition", "amplify_by_sampling", "classical_gaussian_epsilon",
@@ -51,8 +51,8 @@ def classical_gaussian_sigma(epsilon: float, delta: float) -> float:
     >>> round(classical_gaussian_sigma(1.0, 1e-5), 4)
     4.8448
     """
-    epsilon = check.real("epsilon", epsilon, "(0, 1]", _CLASSICAL)
-    return math.sqrt(2 * math.log(1.25 / check.real("delta", delta, "(0, 1)"))) / epsilon
+    epsilon = check.real("epsilon", epsilon, "[1e-100, 1]", _CLASSICAL)
+    return math.sqrt(2 * math.log(1.25 / check.real("delta", delta, check.DELTA))) / epsilon
 
 
 def classical_gaussian_epsilon(sigma: float, delta: float) -> float:
@@ -62,7 +62,7 @@ def classical_gaussian_epsilon(sigma: float, delta: float) -> float:
     0.48448
     """
     sigma = check.real("sigma", sigma, "(0, inf)", "noise std / sensitivity")
-    epsilon = math.sqrt(2 * math.log(1.25 / check.real("delta", delta, "(0, 1)"))) / sigma
+    epsilon = math.sqrt(2 * math.log(1.25 / check.real("delta", delta, check.DELTA))) / sigma
     return check.real("epsilon", epsilon, "(0, 1]", f"{_CLASSICAL} (sigma = {sigma:g})")
 
 
@@ -90,7 +90,7 @@ def strong_composition_epsilon(epsilon_0: ArrayLike, steps: int, delta_slack: Ar
     >>> round(float(strong_composition_epsilon(0.1, 100, 1e-5)), 4)
     5.8502
     """
-    epsilon_0 = check.reals("epsilon_0", epsilon_0, "[0, inf)")
+    epsilon_0 = check.reals("epsilon_0", epsilon_0, check.EPSILON)
     steps = check.whole("steps", steps, _STEPS)
     slack = check.reals("delta_slack", delta_slack, "(0, 1)", "δ', what is added to T δ0")
     return np.sqrt(-2 * steps * np.log(slack)) * epsilon_0 + _drift(epsilon_0, steps)
@@ -146,6 +146,7 @@ def optimal_composition_epsilon(epsilon_0: float, steps: int, delta: float, delt
     >>> round(optimal_composition_epsilon(0.1, 100, 1e-5), 4)  # DRV: 5.8502
     4.3068
     """
+    epsilon_0, delta_0 = check.real("epsilon_0", epsilon_0, "[0, inf)"), check.real("delta_0", delta_0, "[0, 1]")
     return epsilon_from_delta(lambda e: float(optimal_composition_delta(e, epsilon_0, steps, delta_0)), delta)
 
 
@@ -155,8 +156,8 @@ def pure_dp_moment_bound(lam: ArrayLike, epsilon: ArrayLike) -> np.ndarray:
     >>> bool(pure_dp_moment_bound(3.0, 0.5) > pure_dp_moment(3.0, 0.5))
     True
     """
-    lam = check.reals("lam", lam, "[0, inf)", "λ is the order of the moment")
-    epsilon = check.reals("epsilon", epsilon, "[0, 700]", "e^ε overflows beyond")
+    lam = check.reals("lam", lam, "[0, 1e15]", "λ is the order of the moment")
+    epsilon = check.reals("epsilon", epsilon, "[0, 600]", "e^ε overflows beyond")
     return lam * epsilon * np.expm1(epsilon) + lam**2 * epsilon**2 * np.exp(epsilon) / 2
 
 
@@ -168,7 +169,7 @@ def pure_dp_moment(lam: ArrayLike, epsilon: ArrayLike) -> np.ndarray:
     >>> round(float(pure_dp_moment(1.0, math.log(3))), 12) == round(math.log((9 + 1 / 3) / 4), 12)
     True
     """
-    lam, epsilon = check.reals("lam", lam, "[0, inf)"), check.reals("epsilon", epsilon, "[0, inf)")
+    lam, epsilon = check.reals("lam", lam, "[0, 1e100]"), check.reals("epsilon", epsilon, check.EPSILON)
     large, small = (lam + 0.5) * epsilon, epsilon / 2
     up, down, middle = (np.minimum(x, 1) for x in (small * (lam + 1), small * lam, small))
     near = np.log1p(2 * np.sinh(up) * np.sinh(down) / np.cosh(middle))  # small moments keep digits
@@ -191,7 +192,8 @@ class _PairComposition(Guarantee):
     convention: str = "of the laws given"
 
     def __post_init__(self) -> None:
-        check.whole("steps", self.steps, _STEPS)
+        self._keep(laws=check.members("laws", self.laws, Law, LAWS_EXAMPLE))
+        self._keep(steps=check.whole("steps", self.steps, _STEPS))
 
     def _step_delta(self, epsilon_0: ArrayLike) -> np.ndarray:
         return np.max([law.delta(epsilon_0) for law in self.laws], axis=0)
@@ -201,7 +203,6 @@ class _PairComposition(Guarantee):
 
     def _best(self, epsilon: float) -> tuple[float, float]:
         """Least total δ at ε and the ε0 that gives it: a search by ever finer grids."""
-        epsilon = check.real("epsilon", epsilon, "[0, inf)")
         low, high = self._range(epsilon)
         extra = [0.0, epsilon, epsilon / self.steps]  # one step; basic composition
         for _ in range(5):
@@ -221,6 +222,7 @@ class _PairComposition(Guarantee):
         return max(epsilon / (40 * self.steps), high * 1e-6 / math.sqrt(self.steps)), high
 
     def delta(self, epsilon: ArrayLike) -> Any:
+        epsilon = check.reals("epsilon", epsilon, check.EPSILON)
         return np.vectorize(lambda e: self._best(e)[0], otypes=[float])(epsilon)
 
     def epsilon(self, delta: float) -> float | None:
@@ -254,7 +256,7 @@ class StrongComposition(_PairComposition):
 
     def _total(self, epsilon: float, epsilon_0: np.ndarray, delta_0: np.ndarray) -> np.ndarray:
         excess = np.maximum(0.0, epsilon - _drift(epsilon_0, self.steps))
-        scaled = excess / np.maximum(epsilon_0 * math.sqrt(self.steps), 1e-250)
+        scaled = excess / np.maximum(epsilon_0 * math.sqrt(self.steps), 1e-150)
         slack = np.exp(-(np.minimum(scaled, 1e100) ** 2) / 2)
         slack = np.where(epsilon >= self.steps * epsilon_0, 0.0, slack)
         return np.minimum(1.0, self.steps * delta_0 + slack)

@@ -36,7 +36,7 @@ from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
 from dpteach import _validate as check
-from dpteach.laws import Law, gaussian_delta
+from dpteach.laws import LAWS_EXAMPLE, Law, gaussian_delta
 
 __all__ = [
     "KINDS", "EpsilonDelta", "GaussianGuarantee", "Guarantee", "Kind", "OneStep", "delta_from_tradeoff",
@@ -78,7 +78,7 @@ def epsilon_from_delta(profile: Callable[[float], float], delta: float) -> float
     >>> epsilon_from_delta(lambda e: math.exp(-e), 0.5) - math.log(2) < 1e-12
     True
     """
-    delta = check.real("delta", delta, "(0, 1)", "δ is a probability; typical values are below 1/n")
+    delta = check.real("delta", delta, check.DELTA, "δ is a probability; typical values are below 1/n")
     if profile(0.0) <= delta:
         return 0.0
     high = 1.0
@@ -110,15 +110,15 @@ def tradeoff_from_delta(
     True
     """
     alpha = check.reals("alpha", alpha, "[0, 1]")
-    grid = np.asarray(epsilons, dtype=float)
+    grid = check.reals("epsilons", epsilons)
     grid = grid[grid < 700]
     rest = 1 - np.asarray(profile(grid), dtype=float)
     best = np.zeros(alpha.shape)
     flat, out = alpha.ravel(), best.reshape(-1)
     for i, a in enumerate(flat):
-        steep = np.max(rest - np.exp(grid) * a)
-        mirror = np.max(np.exp(-grid) * (rest - a)) if np.all(grid >= 0) else 0.0
-        out[i] = max(0.0, steep, mirror)
+        steep = np.max(rest - np.exp(grid) * a, initial=0.0)
+        mirror = np.max(np.exp(-grid) * (rest - a), initial=0.0) if np.all(grid >= 0) else 0.0
+        out[i] = max(steep, mirror)
     return best
 
 
@@ -128,7 +128,7 @@ def delta_from_tradeoff(f: Callable[[np.ndarray], np.ndarray], epsilon: float, g
     >>> abs(delta_from_tradeoff(lambda a: gaussian_tradeoff(1.0, a), 1.0) - float(gaussian_delta(1.0, 1.0))) < 1e-7
     True
     """
-    epsilon = check.real("epsilon", epsilon, "(-inf, 700)")
+    epsilon, grid = check.real("epsilon", epsilon, "(-inf, 700)"), check.whole("grid", grid, "[2, 1e7]")
     alpha = np.concatenate([[0.0], np.logspace(-16, -3, grid), np.linspace(1e-3, 1, grid)])
     return float(np.clip(np.max(1 - math.exp(epsilon) * alpha - f(alpha)), 0, 1))
 
@@ -139,7 +139,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     >>> round(gaussian_mu(1.0, float(gaussian_delta(0.5, 1.0))), 10)
     0.5
     """
-    epsilon, delta = check.real("epsilon", epsilon, "[0, inf)"), check.real("delta", delta, "(0, 1)")
+    epsilon, delta = check.real("epsilon", epsilon, check.EPSILON), check.real("delta", delta, check.DELTA)
     excess = lambda log_mu: float(gaussian_delta(math.exp(log_mu), epsilon)) - delta  # noqa: E731
     low = math.log(delta) - 1  # δ(0) = 2Φ(mu/2) - 1 < mu: mu is at least δ
     high = math.log(math.sqrt(2 * epsilon) + 100)
@@ -177,6 +177,11 @@ class Guarantee(ABC):
         """What else belongs to the answer at δ: the best order, mu, a reason."""
         return {}
 
+    def _keep(self, **checked: Any) -> None:
+        """Set fields of the frozen dataclass to their checked values."""
+        for field, value in checked.items():
+            object.__setattr__(self, field, value)
+
 
 @dataclass(frozen=True, kw_only=True)
 class GaussianGuarantee(Guarantee):
@@ -192,7 +197,7 @@ class GaussianGuarantee(Guarantee):
     convention: str = "of the mechanism that is mu-GDP"
 
     def __post_init__(self) -> None:
-        check.real("mu", self.mu, "(0, inf)")
+        self._keep(mu=check.real("mu", self.mu, "(0, inf)"))
 
     def delta(self, epsilon: ArrayLike) -> Any:
         return gaussian_delta(self.mu, check.reals("epsilon", epsilon))
@@ -220,8 +225,8 @@ class EpsilonDelta(Guarantee):
     convention: str = "of the mechanism that is (epsilon_0, delta_0)-DP"
 
     def __post_init__(self) -> None:
-        check.real("epsilon_0", self.epsilon_0, "[0, inf)")
-        check.real("delta_0", self.delta_0, "[0, 1]")
+        self._keep(epsilon_0=check.real("epsilon_0", self.epsilon_0, "[0, inf)"))
+        self._keep(delta_0=check.real("delta_0", self.delta_0, "[0, 1]"))
 
     def delta(self, epsilon: ArrayLike) -> Any:
         """δ(ε) = δ0 for ε ≥ ε0; below, the line through the corner where f_{ε0,δ0} meets the diagonal."""
@@ -254,6 +259,9 @@ class OneStep(Guarantee):
     name: str = "one-step"
     kind: Kind = "exact"
     convention: str = "of the laws given"
+
+    def __post_init__(self) -> None:
+        self._keep(laws=check.members("laws", self.laws, Law, LAWS_EXAMPLE))
 
     def delta(self, epsilon: ArrayLike) -> Any:
         return np.max([law.delta(epsilon) for law in self.laws], axis=0)

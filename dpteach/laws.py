@@ -43,6 +43,7 @@ __all__ = [
 _TAIL = 13.0  # standard deviations kept beyond the outermost mode: the rest weighs less than 1e-37
 _POINTS, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 _MAX_PANELS = 200_000
+_SIZES = "[1e-60, 1e60]"  # of sigma, and of mu = 1/sigma
 _RATE_ADVICE = "it's the probability that a record enters a batch, m/n"
 
 
@@ -78,8 +79,9 @@ def mixture_loss(q: float, x: np.ndarray) -> np.ndarray:
     >>> float(mixture_loss(0.5, np.array(2000.0))) == 2000 + math.log(0.5)
     True
     """
+    q, x = check.real("q", q, "(0, 1]", _RATE_ADVICE), check.reals("x", x)
     if q == 1:
-        return np.asarray(x, dtype=float)
+        return x
     near = np.log1p(q * np.expm1(np.clip(x, -1, 1)))
     return np.where(np.abs(x) < 1, near, np.logaddexp(math.log1p(-q), math.log(q) + x))
 
@@ -111,12 +113,13 @@ def _panels(low: float, high: float, mu: float, corner: float = math.nan) -> tup
     if low < corner < high:
         parts = _panels(low, corner, mu), _panels(corner, high, mu)
         return np.concatenate([parts[0][0], parts[1][0]]), np.concatenate([parts[0][1], parts[1][1]])
-    count = max(1, math.ceil((high - low) / min(4.0, 1.4 * math.pi / mu)))
+    count = (high - low) / min(4.0, 1.4 * math.pi / mu)
     if count > _MAX_PANELS:
         raise ValueError(
-            f"the order asks for {count} quadrature panels (at most {_MAX_PANELS}): "
+            f"the order asks for {count:.3g} quadrature panels (at most {_MAX_PANELS}): "
             "choose a smaller order or a larger sigma"
         )
+    count = max(1, math.ceil(count))
     half = (high - low) / (2 * count)
     centres = low + half * (2 * np.arange(count) + 1)
     points = (centres[:, None] + half * _POINTS).ravel()
@@ -140,7 +143,7 @@ class GaussianLaw:
     mu: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "mu", check.real("mu", self.mu, "(0, inf)"))
+        object.__setattr__(self, "mu", check.real("mu", self.mu, _SIZES, "1/sigma"))
 
     def delta(self, epsilon: ArrayLike) -> np.ndarray:
         """Exact δ(ε), any real ε, any shape."""
@@ -149,13 +152,14 @@ class GaussianLaw:
     def nodes(self, order: float = 1.0, corner: float = math.nan) -> Nodes:
         """A rule exact to double precision for E_Q[e^{a L}·(slow)] with a up to `order`; `corner`: a loss at which
         `slow` has a corner."""
-        t, log_weight = _panels(-_TAIL, max(order, 1.0) * self.mu + _TAIL, self.mu, self.mu / 2 + corner / self.mu)
+        order = max(check.real("order", order, "[0, 1e9]"), 1.0)
+        t, log_weight = _panels(-_TAIL, order * self.mu + _TAIL, self.mu, self.mu / 2 + corner / self.mu)
         loss = self.mu * t - self.mu**2 / 2
         return Nodes(loss, log_weight + _log_normal(t, self.mu), log_weight + _log_normal(t))
 
     def sample(self, size: int, rng: np.random.Generator) -> np.ndarray:
         """`size` privacy losses under P."""
-        return self.mu * rng.standard_normal(check.whole("size", size, "[1, inf)")) + self.mu**2 / 2
+        return self.mu * rng.standard_normal(check.whole("size", size, "[1, 1e9]")) + self.mu**2 / 2
 
 
 @dataclass(frozen=True)
@@ -176,7 +180,7 @@ class PoissonLaw:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "q", check.real("q", self.q, "(0, 1]", _RATE_ADVICE))
-        object.__setattr__(self, "sigma", check.real("sigma", self.sigma, "(0, inf)", "noise std / sensitivity"))
+        object.__setattr__(self, "sigma", check.real("sigma", self.sigma, _SIZES, "noise std / sensitivity"))
         check.choice("direction", self.direction, ("remove", "add"))
 
     @property
@@ -192,7 +196,8 @@ class PoissonLaw:
     def nodes(self, order: float = 1.0, corner: float = math.nan) -> Nodes:
         """A rule exact to double precision for E_Q[e^{a L}·(slow)] with a up to `order`; `corner`: a loss at which
         `slow` has a corner."""
-        low, high = -_TAIL, max(order, 1.0) * self.mu + _TAIL
+        order = max(check.real("order", order, "[0, 1e9]"), 1.0)
+        low, high = -_TAIL, order * self.mu + _TAIL
         if self.direction == "add":  # e^{aL} pulls to the left, until L has flattened at -log(1-q)
             knee = self.mu / 2 + (math.log1p(-self.q) - math.log(self.q) - 40) / self.mu if self.q < 1 else -math.inf
             low, high = low + max(-order * self.mu, min(0.0, knee)), self.mu + _TAIL
@@ -204,7 +209,7 @@ class PoissonLaw:
 
     def sample(self, size: int, rng: np.random.Generator) -> np.ndarray:
         """`size` privacy losses under P."""
-        t = rng.standard_normal(check.whole("size", size, "[1, inf)"))
+        t = rng.standard_normal(check.whole("size", size, "[1, 1e9]"))
         if self.direction == "add":
             return -mixture_loss(self.q, self.mu * t - self.mu**2 / 2)
         t = t + self.mu * (rng.random(t.size) < self.q)
@@ -250,7 +255,7 @@ class SubsampledLaw:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "p", check.real("p", self.p, "(0, 1]", _RATE_ADVICE))
-        object.__setattr__(self, "mu", check.real("mu", self.mu, "(0, inf)"))
+        object.__setattr__(self, "mu", check.real("mu", self.mu, _SIZES, "1/sigma"))
 
     @property
     def atom(self) -> float:
@@ -267,8 +272,9 @@ class SubsampledLaw:
     def nodes(self, order: float = 1.0, corner: float = math.nan) -> Nodes:
         """A rule exact to double precision for E_Q[e^{a L}·(slow)] with a up to `order`; `corner`: a loss at which
         `slow` has a corner."""
+        order = max(check.real("order", order, "[0, 1e9]"), 1.0)
         at = _where_loss(self.p, self.mu, abs(corner))
-        t, log_weight = _panels(self.mu / 2, max(order, 1.0) * self.mu + _TAIL, self.mu, at)
+        t, log_weight = _panels(self.mu / 2, order * self.mu + _TAIL, self.mu, at)
         loss = mixture_loss(self.p, self.mu * t - self.mu**2 / 2)
         low = log_weight + _log_normal(t)
         atom = np.array([math.log(self.atom)] if self.atom > 0 else [])
@@ -280,7 +286,7 @@ class SubsampledLaw:
 
     def sample(self, size: int, rng: np.random.Generator) -> np.ndarray:
         """`size` privacy losses under P: a draw of the mixture, folded into the symmetric pair."""
-        size = check.whole("size", size, "[1, inf)")
+        size = check.whole("size", size, "[1, 1e9]")
         uniform = rng.random(size)
         below = float(ndtr(-self.mu / 2))  # mass of φ on t > μ/2, the branch at -L(t)
         above = (1 - self.p) * below + self.p * float(ndtr(self.mu / 2))
@@ -301,6 +307,7 @@ def _upper_normal(mu: float, p: float, size: int, rng: np.random.Generator, base
 
 
 Law = GaussianLaw | PoissonLaw | SubsampledLaw
+LAWS_EXAMPLE = 'NoisySGD(...).laws("add-remove")'
 
 
 def loss_range(law: Law, tail: float) -> tuple[float, float]:
@@ -310,7 +317,7 @@ def loss_range(law: Law, tail: float) -> tuple[float, float]:
     >>> round(low, 3), round(high, 3)
     (-2.791, 3.791)
     """
-    reach = float(-ndtri(check.real("tail", tail, "(0, 0.25)") / 2))
+    reach = float(-ndtri(check.real("tail", tail, "[1e-300, 0.25)") / 2))
     mu, rate = law.mu, getattr(law, "q", getattr(law, "p", 1.0))
     top = max(reach, mu - float(ndtri(min(0.5, tail / (2 * rate))))) if rate < 1 else mu + reach
     loss = lambda t: float(mixture_loss(rate, np.array(mu * t - mu**2 / 2)))  # noqa: E731
@@ -328,6 +335,9 @@ def loss_masses(law: Law, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     >>> np.round(p, 6), np.round(q, 6)
     (array([0.308538, 0.691462]), array([0.691462, 0.308538]))
     """
+    edges = check.reals("edges", edges, "[-inf, inf]", "losses in increasing order")
+    if edges.ndim != 1 or np.any(edges[1:] < edges[:-1]):
+        raise ValueError("edges must be a list of losses in increasing order: sort them")
     if isinstance(law, GaussianLaw):
         return _mixture_masses(1.0, law.mu, edges)
     if isinstance(law, PoissonLaw):

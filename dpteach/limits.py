@@ -35,7 +35,7 @@ from dpteach.guarantees import (
     gaussian_tradeoff,
     tradeoff_from_delta,
 )
-from dpteach.laws import Law, PoissonLaw, SubsampledLaw, gaussian_delta
+from dpteach.laws import LAWS_EXAMPLE, Law, Nodes, PoissonLaw, SubsampledLaw, gaussian_delta
 from dpteach.tradeoff import Functionals
 
 __all__ = [
@@ -55,7 +55,7 @@ def chi2_plus(mu: float) -> float:
     >>> round(chi2_plus(1.0), 12)
     1.462293643418
     """
-    mu = check.real("mu", mu, "(0, 26]", "e^(mu²) overflows beyond: the limit says nothing there")
+    mu = check.real("mu", mu, "[1e-50, 26]", "e^(mu²) overflows beyond: the limit says nothing there")
     if mu < 1e-3:
         return _chi2_plus_series(mu)
     centred = (float(ndtr(1.5 * mu)) - 0.5) - 3 * (float(ndtr(mu / 2)) - 0.5)
@@ -80,7 +80,7 @@ def subsampled_clt_mu(p: float, sigma: float, steps: int) -> float:
     >>> round(subsampled_clt_mu(256 / 60000, 1.3, 3516), 4)
     0.2847
     """
-    p, sigma = check.real("p", p, "(0, 1]"), check.real("sigma", sigma, "(0, inf)")
+    p, sigma = check.real("p", p, "(0, 1]"), check.real("sigma", sigma, "(0, 1e50]")
     steps = check.whole("steps", steps, "[1, 1e15]")
     return _moderate(p * math.sqrt(2 * steps * chi2_plus(_inverse(sigma))), sigma)
 
@@ -93,7 +93,7 @@ def poisson_clt_mu(q: float, sigma: float, steps: int) -> float:
     >>> round(poisson_clt_mu(256 / 60000, 1.3, 3516), 4)
     0.2273
     """
-    q, sigma = check.real("q", q, "(0, 1]"), check.real("sigma", sigma, "(0, inf)")
+    q, sigma = check.real("q", q, "(0, 1]"), check.real("sigma", sigma, "(0, 1e50]")
     steps = check.whole("steps", steps, "[1, 1e15]")
     return _moderate(q * math.sqrt(steps * math.expm1(_inverse(sigma) ** 2)), sigma)
 
@@ -145,11 +145,18 @@ def functionals(law: Law) -> Functionals:
     """
     at_zero = law.nodes(corner=0.0)
     weight = np.exp(at_zero.log_p)
-    kl = float(weight @ at_zero.loss)
+    kl = _relative_entropy(at_zero)
     at_kl = law.nodes(corner=kl)
     second, third = (float(weight @ np.abs(at_zero.loss) ** k) for k in (2, 3))
     third_bar = float(np.exp(at_kl.log_p) @ np.abs(at_kl.loss - kl) ** 3)
     return Functionals(kl, second, third, third_bar)
+
+
+def _relative_entropy(nodes: Nodes) -> float:
+    """E_P L as E_P[L + e^{-L} - 1], for E_P e^{-L} = 1: no term is negative, so small losses don't cancel."""
+    p, q, x = np.exp(nodes.log_p), np.exp(nodes.log_q), np.clip(nodes.loss, -0.3, 0.3)
+    series = p * x**2 * np.polyval([(-1) ** k / math.factorial(k) for k in range(13, 1, -1)], x)
+    return float(np.sum(np.where(nodes.loss == x, series, p * nodes.loss + q - p)))
 
 
 def central_limit(parts: Sequence[Functionals], steps: int = 1) -> tuple[float, float]:
@@ -163,7 +170,9 @@ def central_limit(parts: Sequence[Functionals], steps: int = 1) -> tuple[float, 
     3.0
     """
     steps = check.whole("steps", steps, "[1, 1e15]")
+    parts = check.members("parts", parts, Functionals, "[functionals(law)]")
     variance = steps * sum(part.variance for part in parts)
+    check.real("variance of the loss", variance, "[1e-150, inf)", "kl and κ2 must be positive and finite")
     mu = 2 * steps * sum(part.kl for part in parts) / math.sqrt(variance)
     return mu, 0.56 * steps * sum(part.kappa3_bar for part in parts) / variance**1.5
 
@@ -188,14 +197,14 @@ class BerryEsseenGuarantee(Guarantee):
     convention: str = "of the law given"
 
     def __post_init__(self) -> None:
+        check.members("law", [self.law], Law, "SubsampledLaw(p, mu)")
         if isinstance(self.law, PoissonLaw):
             raise ValueError(
                 f"law = {self.law} isn't symmetric, and Theorem 3.4 covers symmetric trade-off "
                 "functions: use fixed-size batches"
             )
         mu, gamma = central_limit([functionals(self.law)], self.steps)
-        object.__setattr__(self, "mu", mu)
-        object.__setattr__(self, "gamma", gamma)
+        self._keep(mu=mu, gamma=gamma)
 
     @property
     def floor(self) -> float:
@@ -214,7 +223,7 @@ class BerryEsseenGuarantee(Guarantee):
 
     def delta(self, epsilon: ArrayLike) -> np.ndarray:
         """1 + f*(-e^ε), in closed form: G_mu's slope is -e^ε at α = Φ(-ε/mu - mu/2)."""
-        epsilon = check.reals("epsilon", epsilon, "[0, inf)")
+        epsilon = check.reals("epsilon", epsilon, check.EPSILON)
         touching = ndtr(-epsilon / self.mu - self.mu / 2) > self.gamma
         shift = self.gamma * (1 + np.exp(np.minimum(epsilon, 700.0)))
         tangent = shift + gaussian_delta(self.mu, epsilon)
@@ -261,15 +270,16 @@ class EdgeworthGuarantee(Guarantee):
     def __post_init__(self) -> None:
         steps = check.whole("steps", self.steps, "[1, 1e15]")
         order = check.whole("order", self.order, "[0, 2]")
-        series = tuple(_edgeworth_series(law, steps, order) for law in self.laws)
-        object.__setattr__(self, "_series", series)
+        laws = check.members("laws", self.laws, Law, LAWS_EXAMPLE)
+        series = tuple(_edgeworth_series(law, steps, order) for law in laws)
+        self._keep(laws=laws, steps=steps, order=order, _series=series)
 
     def _profile(self, epsilon: np.ndarray) -> np.ndarray:
         """The series' δ as it is: in a far tail it can be negative or rise."""
         return np.max([_edgeworth_delta(*series, epsilon) for series in self._series], axis=0)
 
     def delta(self, epsilon: ArrayLike) -> np.ndarray:
-        return np.clip(self._profile(check.reals("epsilon", epsilon, "[0, inf)")), 0.0, 1.0)
+        return np.clip(self._profile(check.reals("epsilon", epsilon, check.EPSILON)), 0.0, 1.0)
 
     def epsilon(self, delta: float) -> float | None:
         """The root; None unless the series' δ decreases, from ε = 0 through δ, to a tenth of δ."""
@@ -303,6 +313,7 @@ def _edgeworth_series(law: Law, steps: int, order: int) -> tuple[float, float, n
     weight = np.exp(nodes.log_p)
     mean = float(weight @ nodes.loss)
     second, third, fourth = (float(weight @ (nodes.loss - mean) ** k) for k in (2, 3, 4))
+    check.real("variance of the loss", second, "[1e-100, inf)", "the series divides by it: use another accountant")
     skewness = third / second**1.5 / math.sqrt(steps)
     excess = (fourth / second**2 - 3) / steps
     terms = [1.0, 0.0, 0.0, skewness / 6, excess / 24, 0.0, skewness**2 / 72]
@@ -315,7 +326,7 @@ def _edgeworth_delta(mean: float, std: float, terms: np.ndarray, epsilon: np.nda
     Both parts are tails of Hermite functions, for which ∫ He_k φ from x on is He_{k-1}(x) φ(x). In
     the second, e^{-std·x} φ(x) is a normal density moved by -std.
     """
-    x = (epsilon - mean) / std
+    x = np.clip((epsilon - mean) / std, -1e50, 1e50)
     n = np.arange(terms.size)
     # He_n(u - std) = Σ_k binom(n, k) (-std)^{n-k} He_k(u)
     moved = terms @ (comb(n[:, None], n) * (-std) ** np.maximum(n[:, None] - n, 0))

@@ -42,7 +42,8 @@ ORDERS = ("integer", "real")
 _SMALL = 0.01  # below this log moment 1 is subtracted inside the integral: no digit is lost
 _CHUNK = 4_000_000  # numbers held at once
 _LONG_SUM = 4096  # beyond, quadrature is faster than the closed form's sum
-_LARGEST_ORDER = 2.0**20
+_LARGEST_ORDER = 2**20
+_LAM = "[1e-100, 1e100]"
 
 
 def log_e2_integer(q: float, sigma: float, lam: int) -> float:
@@ -190,7 +191,7 @@ def tail_bound_epsilon(alpha: ArrayLike, lam: ArrayLike, delta: float) -> np.nda
     2.0
     """
     delta = check.real("delta", delta, "(0, 1)")
-    alpha, lam = check.reals("alpha", alpha, "[0, inf)"), check.reals("lam", lam, "(0, inf)")
+    alpha, lam = check.reals("alpha", alpha, "[0, 1e200]"), check.reals("lam", lam, _LAM)
     return (alpha - math.log(delta)) / lam
 
 
@@ -200,8 +201,8 @@ def tail_bound_delta(alpha: ArrayLike, lam: ArrayLike, epsilon: float) -> np.nda
     >>> round(float(tail_bound_delta(1.0, 2.0, 2.0)), 6) == round(math.exp(-3), 6)
     True
     """
-    epsilon = check.real("epsilon", epsilon, "[0, inf)")
-    alpha, lam = check.reals("alpha", alpha, "[0, inf)"), check.reals("lam", lam, "(0, inf)")
+    epsilon = check.real("epsilon", epsilon, check.EPSILON)
+    alpha, lam = check.reals("alpha", alpha, "[0, 1e200]"), check.reals("lam", lam, _LAM)
     return np.exp(np.minimum(alpha - lam * epsilon, 0.0))
 
 
@@ -225,7 +226,7 @@ def renyi_epsilon(alpha: ArrayLike, lam: ArrayLike, delta: float) -> np.ndarray:
     True
     """
     delta = check.real("delta", delta, "(0, 1)")
-    alpha, lam = check.reals("alpha", alpha, "[0, inf)"), check.reals("lam", lam, "(0, inf)")
+    alpha, lam = check.reals("alpha", alpha, "[0, 1e200]"), check.reals("lam", lam, _LAM)
     return np.maximum(0.0, (alpha - math.log(delta) - _renyi_gain(lam)) / lam)
 
 
@@ -237,8 +238,8 @@ def renyi_delta(alpha: ArrayLike, lam: ArrayLike, epsilon: float) -> np.ndarray:
     >>> bool(renyi_delta(1.0, 2.0, 2.0) < tail_bound_delta(1.0, 2.0, 2.0))
     True
     """
-    epsilon = check.real("epsilon", epsilon, "[0, inf)")
-    alpha, lam = check.reals("alpha", alpha, "[0, inf)"), check.reals("lam", lam, "(0, inf)")
+    epsilon = check.real("epsilon", epsilon, check.EPSILON)
+    alpha, lam = check.reals("alpha", alpha, "[0, 1e200]"), check.reals("lam", lam, _LAM)
     return np.exp(np.minimum(alpha - lam * epsilon - _renyi_gain(lam), 0.0))
 
 
@@ -275,13 +276,15 @@ class MomentsGuarantee(Guarantee):
     convention: str = "of the law given"
 
     def __post_init__(self) -> None:
-        check.whole("steps", self.steps, "[1, 1e15]")
+        self._keep(law=check.members("law", [self.law], Law, 'run.laws("add-remove")[0]')[0])
+        self._keep(steps=check.whole("steps", self.steps, "[1, 1e15]"))
         check.choice("orders", self.orders, ORDERS)
         check.choice("conversion", self.conversion, tuple(_CONVERSIONS))
 
     def alpha(self, lam: float) -> float:
         """Log moment of the whole run: T·α(λ), by Theorem 2.1."""
         law = self.law
+        lam = lam if type(lam) is int else check.real("lam", lam, _LAM)
         closed = isinstance(law, PoissonLaw) and law.direction == "remove" and isinstance(lam, int)
         if closed and lam < _LONG_SUM:
             return self.steps * log_e2_integer(law.q, law.sigma, lam)
@@ -298,7 +301,7 @@ class MomentsGuarantee(Guarantee):
         return self.best(delta)[0]
 
     def delta(self, epsilon: float) -> float:
-        epsilon = check.real("epsilon", epsilon, "[0, inf)")
+        epsilon = check.real("epsilon", epsilon, check.EPSILON)
         convert = _CONVERSIONS[self.conversion][1]
         gain = _renyi_gain if self.conversion == "renyi" else np.zeros_like
         # The search compares log δ: δ itself may underflow, or be cut at 1, at most orders.
@@ -314,11 +317,15 @@ def _best_order(objective: Callable[[float], float], orders: Orders) -> float:
     """Order that minimises a quasi-convex objective: doubling brackets it, then a search inside."""
     if orders == "integer":
         low, high = _bracket(objective, 1, 1)
+        if high > _LARGEST_ORDER:
+            return _LARGEST_ORDER
         while high - low > 2:  # thirds of a whole interval
             left, right = low + (high - low) // 3, high - (high - low) // 3
             low, high = (low, right) if objective(left) <= objective(right) else (left, high)
         return min(range(low, high + 1), key=objective)
     low, high = _bracket(objective, 1.0, 2.0**-20)
+    if high > _LARGEST_ORDER:
+        return float(_LARGEST_ORDER)
     found = minimize_scalar(
         lambda x: objective(math.exp(x)),
         bounds=(math.log(low), math.log(high)),

@@ -28,6 +28,7 @@ Relation = Literal["add-remove", "replace-one"]
 Sampling = Literal["poisson", "fixed-size"]
 RELATIONS = ("add-remove", "replace-one")
 SAMPLINGS = ("poisson", "fixed-size")
+_SIGMA = "[1e-40, 1e40]"
 
 _SHUFFLING = "shuffled batches aren't covered by either analysis: draw batches by 'poisson' or 'fixed-size' sampling"
 _NO_BOUND = {
@@ -91,7 +92,7 @@ class NoisySGD:
         set_field("sampling", check.choice("sampling", self.sampling, SAMPLINGS, _SHUFFLING))
         for name in ("noise_multiplier", "clip_norm"):
             advice = "it's in units of the clipping norm" if name == "noise_multiplier" else "the clipping norm C"
-            set_field(name, check.real(name, getattr(self, name), "(0, inf)", advice))
+            set_field(name, check.real(name, getattr(self, name), _SIGMA, advice))
         set_field("sampling_rate", self._checked_rate())
         set_field("steps", self._checked_steps())
 
@@ -103,7 +104,7 @@ class NoisySGD:
         m = check.whole("batch_size", self.batch_size, f"[1, {n}]", "give n and batch_size together")
         object.__setattr__(self, "n", n)
         object.__setattr__(self, "batch_size", m)
-        if self.sampling_rate not in (None, m / n):
+        if self.sampling_rate is not None and check.real("sampling_rate", self.sampling_rate) != m / n:
             raise ValueError(
                 f"sampling_rate = {self.sampling_rate} contradicts batch_size/n = {m / n}: leave sampling_rate out"
             )
@@ -112,11 +113,12 @@ class NoisySGD:
     def _checked_steps(self) -> int:
         if self.epochs is None:
             return check.whole("steps", self.steps, "[1, 1e15]", "give steps, or n, batch_size and epochs")
+        epochs = check.real("epochs", self.epochs, "(0, inf)")
         if self.n is None:
-            raise ValueError(f"epochs = {self.epochs} has no meaning without n and batch_size: give steps instead")
-        steps = steps_for_epochs(self.n, self.batch_size, self.epochs)
-        if self.steps not in (None, steps):
-            raise ValueError(f"steps = {self.steps} contradicts epochs = {self.epochs} (T = {steps}): give one of them")
+            raise ValueError(f"epochs = {epochs:g} has no meaning without n and batch_size: give steps instead")
+        steps = steps_for_epochs(self.n, self.batch_size, epochs)
+        if self.steps is not None and check.whole("steps", self.steps) != steps:
+            raise ValueError(f"steps = {self.steps} contradicts epochs = {epochs:g} (T = {steps}): give one of them")
         return check.whole("steps", steps, "[1, 1e15]", "choose fewer epochs")
 
     @classmethod
@@ -135,7 +137,7 @@ class NoisySGD:
         >>> NoisySGD.abadi16(sampling_rate=0.01, sigma=4.0, steps=10000).sigma("add-remove")
         4.0
         """
-        return cls(noise_multiplier=check.real("sigma", sigma, "(0, inf)"), sampling="poisson", **facts)
+        return cls(noise_multiplier=check.real("sigma", sigma, _SIGMA), sampling="poisson", **facts)
 
     @classmethod
     def drs22(cls, *, sigma: float, **facts: object) -> NoisySGD:
@@ -145,7 +147,7 @@ class NoisySGD:
         >>> run.noise_multiplier, run.sigma("replace-one")
         (2.6, 1.3)
         """
-        return cls(noise_multiplier=2 * check.real("sigma", sigma, "(0, inf)"), sampling="fixed-size", **facts)
+        return cls(noise_multiplier=2 * check.real("sigma", sigma, _SIGMA), sampling="fixed-size", **facts)
 
     def sigma(self, relation: Relation) -> float:
         """Noise standard deviation divided by the L2 sensitivity of the clipped sum under `relation`.

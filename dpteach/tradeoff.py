@@ -90,10 +90,8 @@ class TradeOff:
 
     def __post_init__(self) -> None:
         p, q = check.reals("p", self.p, "[0, inf)"), check.reals("q", self.q, "[0, inf)")
-        if p.ndim != 1 or p.shape != q.shape:
-            raise ValueError(
-                f"p and q have shapes {p.shape} and {q.shape}: give two lists of the same length"
-            )
+        check.same_shape(p=p, q=q)
+        p, q = p.ravel(), q.ravel()
         for name, total in (("p", p.sum()), ("q", q.sum())):
             check.real(f"sum of {name}", total, "[0.999999999, 1.000000001]", "give probabilities")
         p, q = _merged(p / p.sum(), q / q.sum())
@@ -165,6 +163,7 @@ class TradeOff:
         points = check.whole("points", points, "[3, 1e5]")
         alpha = np.unique(np.concatenate([[0.0], ndtr(np.linspace(-9, 6, points - 2)), [1.0]]))
         values = check.reals("f(alpha)", f(alpha), "[0, 1]", "a trade-off function is one")
+        check.same_shape(**{"alpha": alpha, "f(alpha)": values})
         if check.choice("side", side, SIDES) == "above":
             return cls.from_points(alpha, values)
         p, q = np.diff(alpha), np.maximum(-np.diff(values), 0.0)
@@ -187,6 +186,7 @@ class TradeOff:
         0.2
         """
         alpha, beta = check.reals("alpha", alpha, "[0, 1]"), check.reals("beta", beta, "[0, 1]")
+        check.same_shape(alpha=alpha, beta=beta)
         x, y = _lower_hull(np.append(alpha, [0.0, 1.0]), np.append(beta, [1.0, 0.0]))
         return cls(np.diff(x), -np.diff(y))
 
@@ -229,7 +229,7 @@ class TradeOff:
         0.1
         """
         epsilon = check.reals("epsilon", epsilon)[..., None]
-        excess = np.where(np.isinf(self.loss), -np.inf, epsilon - np.nan_to_num(self.loss))
+        excess = np.where(np.isinf(self.loss), -np.inf, epsilon - np.nan_to_num(self.loss, posinf=0, neginf=0))
         share = -np.expm1(np.minimum(excess, 0.0))
         return np.sum(np.where(self.loss > -np.inf, self.q, 0.0) * share, axis=-1)
 
@@ -340,7 +340,7 @@ class TradeOff:
         p, loss = self.p[self.p > 0], self.loss[self.p > 0]
         if not np.all(np.isfinite(loss)):
             return Functionals(math.inf, math.inf, math.inf, math.inf)
-        kl = -float(p @ loss)
+        kl = max(0.0, -float(p @ loss))
         size = np.abs(loss)
         centred = np.abs(loss + kl)
         return Functionals(kl, float(p @ size**2), float(p @ size**3), float(p @ centred**3))
@@ -385,7 +385,7 @@ def subsampled_gaussian(rate: float, mu: float, alpha: ArrayLike) -> np.ndarray:
     True
     """
     rate = check.real("rate", rate, "[0, 1]", _RATE)
-    mu, alpha = check.real("mu", mu, "[0, inf)"), check.reals("alpha", alpha, "[0, 1]")
+    mu, alpha = check.real("mu", mu, "[0, 1e50]"), check.reals("alpha", alpha, "[0, 1]")
     left = rate * gaussian_tradeoff(mu, alpha) + (1 - rate) * (1 - alpha)
     corner = float(ndtr(-mu / 2))
     top = rate * corner + (1 - rate) * (1 - corner)

@@ -1,6 +1,7 @@
 """The command line: the form that scripts rely on, and one line for bad input."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -104,6 +105,7 @@ def test_form_of_the_json(ask_json, arguments):
     assert isinstance(answer["steps"], int) and all(
         isinstance(text, str) for text in answer["warnings"]
     )
+    assert {row["name"] for row in answer["guarantees"]} == NAMES
     for row in answer["guarantees"]:
         assert (
             {"name", "kind", "epsilon"} <= set(row)
@@ -158,17 +160,28 @@ def changed(option, value):
     return arguments
 
 
+def replaced(option, value):
+    return [value if before == option else x for before, x in zip(["", *RUN_A], RUN_A, strict=False)]
+
+
 BAD = [
-    *[(changed("--q", v), "q|sampling_rate") for v in ("1.5", "-0.1", "0", "nan", "inf", "a")],
-    *[(changed("--sigma", v), "sigma") for v in ("0", "-1", "nan", "inf", "four")],
-    *[(changed("--steps", v), "steps") for v in ("0", "-3", "1.5", "nan", "1e4000")],
-    *[(changed("--delta", v), "delta") for v in ("0", "1", "1.5", "-1e-5", "nan")],
+    *[(changed("--q", v), r"\bq\b") for v in ("1.5", "-0.1", "0", "nan", "inf", "a", "")],
+    *[(changed("--sigma", v), "sigma") for v in ("0", "-1", "nan", "inf", "four", "1e-300", "1e300")],
+    *[(changed("--steps", v), "steps") for v in ("0", "-3", "1.5", "nan", "1e4000", "1e20", "1" + 20 * "0", "9" * 5000)],
+    *[(changed("--delta", v), "delta") for v in ("0", "1", "1.5", "-1e-5", "nan", "1e-320")],
     (changed("--convention", "both"), "convention"),
     (HEADLINE[:-2], "delta"),
     (HEADLINE + ["--orders", "all"], "orders"),
     (HEADLINE + ["--epochs", "3"], "epochs"),
-    (HEADLINE + ["--n", "100"], "batch_size"),
+    (HEADLINE + ["--n", "100"], "batch-size"),
     (RUN_A + ["--steps", "7"], "steps"),
+    (RUN_A + ["--q", "0.01"], r"\bq = 0.01 contradicts batch-size/n"),
+    *[(replaced("--epochs", v), "epochs") for v in ("0", "-1", "nan", "inf", "a")],
+    (replaced("--epochs", "1e300"), "steps = 234.*fewer epochs"),
+    *[(replaced("--n", v), r"\bn\b") for v in ("0", "-1", "1.5", "9" * 400)],
+    *[(replaced("--batch-size", v), "batch-size") for v in ("0", "-1", "60001")],
+    (RUN_A + ["two\nlines"], "unrecognized"),
+    (RUN_A + ["--delta"], "delta"),
     (["account"], "convention"),
     ([], "command"),
     (["acount"], "acount"),
@@ -195,6 +208,29 @@ def test_as_a_program():
     assert good.returncode == 0 and good.stderr == "" and json.loads(good.stdout)["steps"] == 10000
     bad = subprocess.run([*command, *changed("--q", "2")], capture_output=True, text=True)
     assert bad.returncode == 2 and bad.stdout == "" and len(bad.stderr.splitlines()) == 1
+
+
+def test_extremes_are_answered_in_strict_json(ask):
+    """No NaN, no infinity, no warning: each epsilon is a finite number, or null with a reason."""
+    refuse = lambda text: pytest.fail(f"{text} isn't JSON")  # noqa: E731
+    extremes = (("--sigma", "1e-5"), ("--sigma", "1e10"), ("--q", "1e-300"), ("--q", "1"), ("--delta", "0.999"))
+    for option, value in extremes:
+        code, out, err = ask([*changed(option, value), "--json"])
+        assert (code, err) == (0, ""), err
+        for row in json.loads(out, parse_constant=refuse)["guarantees"]:
+            assert row["epsilon"] is not None or row["reason"]
+
+
+@pytest.mark.parametrize("arguments", [HEADLINE, ["--help"], ["account", "--help"]], ids=" ".join)
+def test_a_reader_that_goes_away_or_lacks_letters(arguments):
+    """No traceback: not when the pipe is closed at once, not where the terminal's encoding has no Greek."""
+    command = [sys.executable, "-W", "error", "-m", "dpteach", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as program:
+        program.stdout.close()
+        assert program.stderr.read() == ""
+    ascii_only = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(command, capture_output=True, text=True, env=ascii_only)
+    assert (done.returncode, done.stderr) == (0, "") and done.stdout.isascii()
 
 
 def test_no_torch_for_accounting():

@@ -188,7 +188,7 @@ def test_every_record_in_every_batch_is_the_gaussian_mechanism(mu):
 @SETTINGS
 @given(
     st.floats(5e-324, 1.0),
-    st.floats(1e-300, 1e300),
+    st.floats(1e-59, 1e59),
     st.floats(allow_nan=False, allow_infinity=False),
 )
 def test_extreme_inputs_give_a_probability_and_no_warning(q, mu, epsilon):

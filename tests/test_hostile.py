@@ -1,0 +1,286 @@
+"""Hostile arguments: every public number is either answered, finitely and in silence, or refused in one line.
+
+Each entry of `FUNCTIONS` is a function with arguments that it takes. One of them at a time is replaced by a value of
+the wrong type or far out of range; a `ValueError` must say which argument, its value and what's allowed.
+"""
+
+import datetime
+import decimal
+import fractions
+import math
+import re
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpteach import accountants, bounds, composition, guarantees, laws, limits, moments, run, tensor_power, tradeoff
+
+NOT_A_NUMBER = ["0.5", b"1", None, True, 1j, [], {}, decimal.Decimal("0.5"), fractions.Fraction(1, 2), object(),
+                datetime.datetime(2020, 1, 1), np.array([]), np.array([None]), [1, [2, 3]], np.ma.masked,
+                torch.tensor([]), torch.tensor(0.5, requires_grad=True), torch.tensor(0.5, dtype=torch.bfloat16),
+                math.nan]  # fmt: skip
+EXTREME = [math.inf, -math.inf, -1, 0, -0.0, 5e-324, 1e-300, 1e300, 1.7e308, 2**63, 2**64, 10**30, 10**400, 10**5000,
+           np.uint8(255), np.float16(0.5), np.array(0.5), np.longdouble("1e4000"), torch.tensor(1)]  # fmt: skip
+
+POISSON = laws.PoissonLaw(0.01, 4.0)
+SYMMETRIC = laws.SubsampledLaw(0.01, 1.0)
+
+
+def answers(make):
+    """ε, δ and details of a guarantee, as one function of its arguments and the questions'."""
+
+    def ask(delta, epsilon, **arguments):
+        guarantee = make(**arguments)
+        return guarantee.epsilon(delta), guarantee.delta(epsilon), guarantee.details(delta)
+
+    return ask
+
+
+ASKED = {"delta": 1e-5, "epsilon": 1.0}
+FUNCTIONS = {
+    "gaussian_delta": (laws.gaussian_delta, {"mu": 1.0, "epsilon": 1.0}),
+    "mixture_loss": (lambda **k: np.abs(laws.mixture_loss(**k)), {"q": 0.5, "x": 2.0}),
+    "loss_range": (lambda tail: np.abs(laws.loss_range(SYMMETRIC, tail)), {"tail": 1e-3}),
+    "poisson": (lambda q, sigma, epsilon: laws.PoissonLaw(q, sigma).delta(epsilon),
+                {"q": 0.01, "sigma": 1.0, "epsilon": 1.0}),
+    "subsampled": (lambda p, mu, epsilon: laws.SubsampledLaw(p, mu).delta(epsilon),
+                   {"p": 0.01, "mu": 1.0, "epsilon": 1.0}),
+    "nodes": (lambda order: POISSON.nodes(order).log_p * 0, {"order": 2.0}),
+    "steps_for_epochs": (run.steps_for_epochs, {"n": 60000, "batch_size": 256, "epochs": 15}),
+    "NoisySGD": (lambda **facts: run.NoisySGD(**facts).steps,
+                 {"n": 600, "batch_size": 6, "epochs": 1, "noise_multiplier": 1.0, "clip_norm": 1.0}),
+    "at_rate": (lambda **facts: run.NoisySGD.at_rate(**facts).steps, {"q": 0.1, "steps": 3, "noise_multiplier": 1.0}),
+    "drs22": (lambda **facts: run.NoisySGD.drs22(**facts).noise_multiplier,
+              {"sampling_rate": 0.1, "steps": 3, "sigma": 1.0}),
+    "f_epsilon_delta": (guarantees.f_epsilon_delta, {"epsilon": 1.0, "delta": 0.1, "alpha": 0.2}),
+    "gaussian_tradeoff": (guarantees.gaussian_tradeoff, {"mu": 1.0, "alpha": 0.2}),
+    "epsilon_from_delta": (lambda delta: guarantees.epsilon_from_delta(lambda e: math.exp(-e), delta), {"delta": 0.1}),
+    "delta_from_tradeoff": (lambda epsilon, grid: guarantees.delta_from_tradeoff(lambda a: 1 - a, epsilon, grid),
+                            {"epsilon": 1.0, "grid": 99}),
+    "gaussian_mu": (guarantees.gaussian_mu, {"epsilon": 1.0, "delta": 1e-5}),
+    "GaussianGuarantee": (answers(guarantees.GaussianGuarantee), {"mu": 1.0, **ASKED}),
+    "EpsilonDelta": (answers(guarantees.EpsilonDelta), {"epsilon_0": 1.0, "delta_0": 1e-6, **ASKED}),
+    "log_e2_integer": (moments.log_e2_integer, {"q": 0.01, "sigma": 1.0, "lam": 5}),
+    "log_e2_series": (moments.log_e2_series, {"q": 0.01, "sigma": 1.0, "lam": 5.5, "tolerance": 1e-13}),
+    "log_e1": (moments.log_e1, {"q": 0.01, "sigma": 1.0, "lam": 5}),
+    "renyi_divergence": (lambda order: moments.renyi_divergence(POISSON, order), {"order": 5.0}),
+    "tail_bound_epsilon": (moments.tail_bound_epsilon, {"alpha": 1.0, "lam": 2.0, "delta": 1e-5}),
+    "tail_bound_delta": (moments.tail_bound_delta, {"alpha": 1.0, "lam": 2.0, "epsilon": 1.0}),
+    "renyi_epsilon": (moments.renyi_epsilon, {"alpha": 1.0, "lam": 2.0, "delta": 1e-5}),
+    "renyi_delta": (moments.renyi_delta, {"alpha": 1.0, "lam": 2.0, "epsilon": 1.0}),
+    "MomentsGuarantee": (answers(lambda steps: moments.MomentsGuarantee(law=POISSON, steps=steps)),
+                         {"steps": 1000, **ASKED}),
+    "alpha": (lambda lam: moments.MomentsGuarantee(law=POISSON, steps=9).alpha(lam), {"lam": 3}),
+    "lemma3_leading": (bounds.lemma3_leading, {"q": 0.01, "sigma": 4.0, "lam": 5}),
+    "lemma3_bound": (bounds.lemma3_bound, {"q": 0.01, "sigma": 4.0, "lam": 5}),
+    "lemma3_remainder": (bounds.lemma3_remainder, {"q": 0.01, "sigma": 4.0, "lam": 5}),
+    "lemma3_k": (bounds.lemma3_k, {"s": 0.5, "xl": 0.1}),
+    "verify_lemma3": (bounds.verify_lemma3, {"lam": 7, "constant": 0.5, "s": (0.25, 1.0), "q": (0, 1)}),
+    "theorem1_order": (bounds.theorem1_order, {"epsilon": 1.0, "delta": 1e-5}),
+    "theorem1_sigma": (bounds.theorem1_sigma, {"q": 0.01, "steps": 10000, "epsilon": 3.2, "delta": 1e-5}),
+    "classical_sigma": (composition.classical_gaussian_sigma, {"epsilon": 1.0, "delta": 1e-5}),
+    "classical_epsilon": (composition.classical_gaussian_epsilon, {"sigma": 10.0, "delta": 1e-5}),
+    "amplify": (composition.amplify_by_sampling, {"epsilon_0": 1.0, "delta_0": 1e-5, "q": 0.01}),
+    "optimal_delta": (composition.optimal_composition_delta, {"epsilon": 1.0, "epsilon_0": 0.1, "steps": 100}),
+    "optimal_epsilon": (composition.optimal_composition_epsilon,
+                        {"epsilon_0": 0.1, "steps": 100, "delta": 1e-5, "delta_0": 0.0}),
+    "pure_dp_moment": (composition.pure_dp_moment, {"lam": 1.0, "epsilon": 1.0}),
+    "pure_dp_moment_bound": (composition.pure_dp_moment_bound, {"lam": 1.0, "epsilon": 1.0}),
+    "StrongComposition": (answers(lambda steps: composition.StrongComposition(laws=(POISSON,), steps=steps)),
+                          {"steps": 100, **ASKED}),
+    "OptimalComposition": (answers(lambda steps: composition.OptimalComposition(laws=(POISSON,), steps=steps)),
+                           {"steps": 100, **ASKED}),
+    "randomised_response": (lambda **k: tradeoff.TradeOff.randomised_response(**k)(0.3),
+                            {"epsilon": 1.0, "steps": 3, "delta": 0.1}),
+    "gaussian": (lambda **k: tradeoff.TradeOff.gaussian(**k)(0.3), {"mu": 1.0, "points": 50}),
+    "TradeOff": (lambda alpha, epsilon, rate: (COIN(alpha), COIN.delta(epsilon), COIN.subsample(rate)(alpha)),
+                 {"alpha": 0.2, "epsilon": 1.0, "rate": 0.3}),
+    "power": (lambda steps, points: COIN.power(steps, points=points)(0.3), {"steps": 5, "points": 50}),
+    "from_points": (lambda **k: tradeoff.TradeOff.from_points(**k)(0.3), {"alpha": [0.2], "beta": [0.4]}),
+    "subsampled_epsilon_delta": (tradeoff.subsampled_epsilon_delta,
+                                 {"rate": 0.1, "epsilon": 1.0, "delta": 0.1, "alpha": 0.2}),
+    "subsampled_gaussian": (tradeoff.subsampled_gaussian, {"rate": 0.1, "mu": 1.0, "alpha": 0.2}),
+    "chi2_plus": (limits.chi2_plus, {"mu": 1.0}),
+    "subsampled_clt_mu": (limits.subsampled_clt_mu, {"p": 0.01, "sigma": 1.0, "steps": 100}),
+    "poisson_clt_mu": (limits.poisson_clt_mu, {"q": 0.01, "sigma": 1.0, "steps": 100}),
+    "BerryEsseen": (answers(lambda steps: limits.BerryEsseenGuarantee(law=SYMMETRIC, steps=steps)),
+                    {"steps": 100, **ASKED}),
+    "Edgeworth": (answers(lambda steps, order: limits.EdgeworthGuarantee(laws=(SYMMETRIC,), steps=steps, order=order)),
+                  {"steps": 1000, "order": 2, **ASKED}),
+    "TensorPower": (lambda steps, delta: tensor_power.TensorPower(laws=(SYMMETRIC,), steps=steps).epsilon(delta),
+                    {"steps": 20, "delta": 1e-5}),
+    "warnings_for": (lambda delta: accountants.warnings_for(run.NoisySGD.at_rate(0.1, steps=1, noise_multiplier=1),
+                                                            delta), {"delta": 1e-5}),
+}  # fmt: skip
+COIN = tradeoff.TradeOff([0.75, 0.25], [0.25, 0.75])
+OPTIONAL = {("NoisySGD", "epochs"), ("NoisySGD", "n"), ("NoisySGD", "batch_size")}  # None means: not given
+
+
+def numbers_in(result):
+    if isinstance(result, dict):
+        result = list(result.values())
+    if isinstance(result, (list, tuple)):
+        return [number for part in result for number in numbers_in(part)]
+    if isinstance(result, int):
+        return [result]
+    return [] if result is None or isinstance(result, str) else np.asarray(result, dtype=float).ravel().tolist()
+
+
+def answer_or_refusal(function, arguments):
+    """The numbers that a call gives, or its refusal; warnings and any other error fail the test."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        try:
+            return numbers_in(function(**arguments)), None
+        except ValueError as error:
+            return [], str(error)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_wrong_types_and_extreme_numbers(name):
+    function, arguments = FUNCTIONS[name]
+    assert answer_or_refusal(function, arguments)[1] is None
+    for argument in arguments:
+        for value in [*NOT_A_NUMBER, *EXTREME]:
+            numbers, refusal = answer_or_refusal(function, {**arguments, argument: value})
+            where = f"{name}({argument}={str(type(value))})"
+            assert all(0 <= number < math.inf for number in numbers), where
+            if any(value is bad for bad in NOT_A_NUMBER) and not (value is None and (name, argument) in OPTIONAL):
+                assert refusal is not None, where
+            if refusal:
+                assert "\n" not in refusal and re.search(r"isn't allowed|must be|contradicts|shapes|:", refusal), where
+
+
+def test_a_refusal_names_the_argument():
+    for name, (function, arguments) in FUNCTIONS.items():
+        for argument in set(arguments) - {"q", "s"} if name == "verify_lemma3" else arguments:
+            refusal = answer_or_refusal(function, {**arguments, argument: "x"})[1]
+            shown = {"at_rate": {"q": "sampling_rate"}}.get(name, {}).get(argument, argument)
+            assert refusal.startswith(f"{shown} = 'x' isn't allowed: it must be "), (name, argument, refusal)
+
+
+@pytest.mark.parametrize("wrong", [(), POISSON, None, [POISSON, 1], "laws", 3], ids=str)
+def test_laws_must_be_a_tuple_of_laws(wrong):
+    for make in (tensor_power.TensorPower, composition.StrongComposition, limits.EdgeworthGuarantee):
+        with pytest.raises(ValueError, match="^laws = .*give for example NoisySGD"):
+            make(laws=wrong, steps=3)
+    with pytest.raises(ValueError, match="^laws = "):
+        guarantees.OneStep(laws=wrong)
+    with pytest.raises(ValueError, match="^law = "):
+        moments.MomentsGuarantee(law=(POISSON, POISSON), steps=3)
+
+
+def test_shapes_that_do_not_fit():
+    for call in (
+        lambda: tradeoff.TradeOff([1.0], [0.5, 0.5]),
+        lambda: tradeoff.TradeOff.from_points([0.1, 0.2], [0.5]),
+        lambda: tradeoff.TradeOff.from_function(lambda alpha: 0.5),
+        lambda: bounds.verify_lemma3(7, 0.5, (0.1, 0.5, 1.0)),
+    ):
+        with pytest.raises(ValueError, match="have shapes .*: give the same number of values for each$"):
+            call()
+    with pytest.raises(ValueError, match="^edges must be"):
+        laws.loss_masses(POISSON, [1.0, 0.0])
+
+
+def test_a_masked_value_is_no_number():
+    with pytest.raises(ValueError, match="^alpha = "):
+        guarantees.gaussian_tradeoff(1.0, np.ma.array([0.1, 0.2], mask=[True, False]))
+
+
+def test_numpy_and_torch_scalars_count_as_the_numbers_they_hold():
+    """uint8 arithmetic wraps at 256: a stored count must be a Python int."""
+    for make in (composition.OptimalComposition, limits.EdgeworthGuarantee, tensor_power.TensorPower):
+        expected = make(laws=(SYMMETRIC,), steps=255).epsilon(1e-5)
+        for steps in (np.uint8(255), torch.tensor(255), 255.0, np.array(255)):
+            assert make(laws=(SYMMETRIC,), steps=steps).epsilon(np.array(1e-5)) == expected
+
+
+# --- the table "Parameters" of inputs that break such software ------------------------------------
+
+
+def every(relation="add-remove", **facts):
+    make = run.NoisySGD.abadi16 if relation == "add-remove" else run.NoisySGD.drs22
+    made = make(**facts)
+    return {guarantee.name: guarantee for guarantee in accountants.account(made, relation)}
+
+
+def test_one_full_batch_step_is_a_plain_gaussian():
+    """q = 1: no log(0). 4.37718 is the inverse of Corollary 2.13; 4.7285 by Canonne-Kamath-Steinke."""
+    found = {name: g.epsilon(1e-5) for name, g in every(sampling_rate=1.0, sigma=1.0, steps=1).items()}
+    assert found["tensor-power"] == pytest.approx((4.37718, 4.37718), abs=5e-6)
+    assert found["moments"] > found["rdp"] >= 4.7284
+    lam = np.arange(1, 100) / 10  # a peer's grid of orders
+    on_grid = moments.renyi_epsilon(moments.log_moment(laws.PoissonLaw(1.0, 1.0), lam), lam, 1e-5)
+    assert np.min(on_grid) == pytest.approx(4.7285, abs=5e-5)
+
+
+def test_small_noise_is_bracketed_around_the_truth():
+    """σ = 0.3, q = 0.01, T = 1000: 69.8157; RDP gives 79.40 at order 1.1, a peer's least."""
+    low, high = every(sampling_rate=0.01, sigma=0.3, steps=1000)["tensor-power"].epsilon(1e-5)
+    assert low <= 69.8157 <= high and high - low < 1e-3 * high
+    law = laws.PoissonLaw(0.01, 0.3)
+    at_least_order = float(moments.renyi_epsilon(1000 * moments.log_moment(law, 0.1), 0.1, 1e-5))
+    assert at_least_order == pytest.approx(79.40, abs=0.005)
+    real = moments.MomentsGuarantee(law=law, steps=1000, orders="real", conversion="renyi").epsilon(1e-5)
+    assert 69.8157 <= real <= at_least_order
+
+
+def test_a_large_delta_gives_zero():
+    """δ = 0.5 above δ(0): ε = 0, not -0.67."""
+    for name, guarantee in every(sampling_rate=0.01, sigma=4.0, steps=1).items():
+        epsilon = guarantee.epsilon(0.5)
+        assert epsilon is None or np.all(np.asarray(epsilon) == 0) or name in ("moments", "strong-composition")
+        assert epsilon is None or np.min(epsilon) >= 0
+
+
+def test_an_asymptotic_number_is_called_one():
+    """q = 0.01, σ = 1, T = 1: the limit says 0.037, the truth is 0.19945."""
+    found = every(sampling_rate=0.01, sigma=1.0, steps=1)
+    assert found["clt"].kind == "asymptotic" and found["clt"].epsilon(1e-5) == pytest.approx(0.037, abs=5e-4)
+    assert found["tensor-power"].epsilon(1e-5) == pytest.approx((0.19945, 0.19945), abs=5e-6)
+
+
+def test_replace_one_with_noise_of_one_clipping_norm():
+    """σ = 1 relative to C is 1/2 relative to the sensitivity 2C: 9.99726, not 4.73."""
+    made = run.NoisySGD.at_rate(1.0, steps=1, noise_multiplier=1.0, sampling="fixed-size")
+    power = accountants.account(made, "replace-one")[0]
+    assert power.epsilon(1e-5) == pytest.approx((9.99726, 9.99726), abs=5e-6)
+
+
+def test_shuffling_and_swapped_samplers_are_refused_with_a_reason():
+    with pytest.raises(ValueError, match="shuffled batches aren't covered"):
+        run.NoisySGD(n=10, batch_size=2, steps=1, noise_multiplier=1.0, sampling="shuffle")
+    made = run.NoisySGD(n=10, batch_size=2, steps=1, noise_multiplier=1.0)
+    with pytest.raises(ValueError, match="isn't covered: no dominating pair for Poisson"):
+        accountants.account(made, "replace-one")
+
+
+def test_steps_are_the_noisy_updates_made():
+    assert run.NoisySGD(n=60000, batch_size=256, epochs=15, noise_multiplier=1.3).steps == 3516
+
+
+def test_very_small_delta_and_very_many_steps():
+    """σ = 0.03, T = 1e9, δ = 1e-300: finite, or null with a reason."""
+    for guarantee in every(sampling_rate=0.01, sigma=0.03, steps=10**9).values():
+        row = accountants.answer(guarantee, 1e-300)
+        assert row["epsilon"] is None and row["reason"] or 0 < np.min(row["epsilon"]) < math.inf
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(
+    st.floats(-9, 0), st.floats(-9, 9), st.floats(0, 15), st.floats(-300, -0.01), st.sampled_from(run.RELATIONS)
+)  # fmt: skip
+def test_every_accountant_answers_or_says_why(log_q, log_sigma, log_steps, log_delta, relation):
+    """Powers of ten, far beyond what's sane. The tensor power has tests of its own, and would take long here."""
+    facts = {"sampling_rate": 10**log_q, "sigma": 10**log_sigma, "steps": int(10**log_steps)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for name, guarantee in every(relation, **facts).items():
+            if name not in ("tensor-power", "optimal-composition", "strong-composition"):
+                row = accountants.answer(guarantee, 10**log_delta)
+                assert row["reason"] if row["epsilon"] is None else 0 <= row["epsilon"] < math.inf, row
