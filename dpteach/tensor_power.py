@@ -22,14 +22,13 @@ from scipy.special import logsumexp
 from dpteach import _validate as check
 from dpteach.guarantees import Guarantee, Kind, epsilon_from_delta
 from dpteach.lattice import Lattice, Side, convolve, discretise, power, regrid, tails
-from dpteach.laws import GaussianLaw, Law, PoissonLaw, SubsampledLaw, gaussian_delta, loss_range
+from dpteach.laws import LAWS_EXAMPLE, GaussianLaw, Law, PoissonLaw, SubsampledLaw, gaussian_delta, loss_range
 
 __all__ = ["Profile", "TensorPower", "compose"]
 
 _RESOLUTION = 24  # lattice points in one standard deviation of one step
 _ONE_STAGE = 2**17  # points that one FFT may take before the power is done in two stages
 _TOLERANCE = 4e-4  # relative width of ε asked for
-_LARGEST_MU = 25.0
 _SMALLEST_DELTA = 1e-250
 
 
@@ -133,17 +132,20 @@ def compose(law: Law, steps: int, tilt: float, tail: float, resolution: float, s
     return convolve(total, regrid(power(one, rest), factor, side)) if rest else total
 
 
+def _rate(law: Law) -> float:
+    return {GaussianLaw: lambda: 1.0, PoissonLaw: lambda: law.q, SubsampledLaw: lambda: law.p}[type(law)]()
+
+
 def _closed_form(law: Law, steps: int) -> float | None:
     """The mu of a law whose tensor power is Gaussian, or None."""
-    rate = {GaussianLaw: lambda: 1.0, PoissonLaw: lambda: law.q, SubsampledLaw: lambda: law.p}[type(law)]()
-    return law.mu * math.sqrt(steps) if rate == 1 else None
+    return law.mu * math.sqrt(steps) if _rate(law) == 1 else None
 
 
 @lru_cache(maxsize=64)
 def _bracket(law: Law, steps: int, tilt: float, tail: float, resolution: float) -> tuple[Profile, Profile]:
-    if law.mu > _LARGEST_MU:
-        allowed = f"it must be at least {1 / _LARGEST_MU:g}"
-        raise ValueError(f"sigma = {1 / law.mu:g} is too small for the tensor power: {allowed}")
+    advice = "the tensor power is computed in this range only"
+    check.real("sigma", 1 / law.mu, "[0.05, inf)", advice)
+    check.real("sampling rate / sigma", _rate(law) * law.mu, "[1e-15, inf)", advice)
     lower, upper = (_profile(compose(law, steps, tilt, tail, resolution, side), side) for side in ("lower", "upper"))
     return lower, upper
 
@@ -191,7 +193,9 @@ class TensorPower(Guarantee):
     convention: str = "of the laws given"
 
     def __post_init__(self) -> None:
-        check.whole("steps", self.steps, "[1, 1e9]", "the bracket is computed for at most 1e9 steps")
+        self._keep(laws=check.members("laws", self.laws, Law, LAWS_EXAMPLE))
+        advice = "the bracket is computed for at most 1e9 steps"
+        self._keep(steps=check.whole("steps", self.steps, "[1, 1e9]", advice))
 
     def _one_epsilon(self, law: Law, delta: float) -> tuple[float, float]:
         mu = _closed_form(law, self.steps)
@@ -211,10 +215,11 @@ class TensorPower(Guarantee):
     def details(self, delta: float) -> dict[str, Any]:
         if len(self.laws) == 1:
             return {}
+        delta = check.real("delta", delta, f"({_SMALLEST_DELTA:g}, 1)")
         return {"directions": {law.direction: list(self._one_epsilon(law, delta)) for law in self.laws}}
 
     def delta(self, epsilon: float) -> tuple[float, float]:
-        epsilon = check.real("epsilon", epsilon, "[0, inf)")
+        epsilon = check.real("epsilon", epsilon, check.EPSILON)
         low, high = zip(*(self._one_delta(law, epsilon) for law in self.laws), strict=True)
         return max(low), max(high)
 
