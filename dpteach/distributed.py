@@ -46,6 +46,8 @@ class LostRank(RuntimeError):
 def part(drawn: Tensor, rank: int, size: int, shard: range | None = None) -> Tensor:
     """What one rank takes of a drawn batch: positions in that rank's own inputs.
 
+    Parameters
+    ----------
     drawn : int64 (batch,), positions in all n records, as the sampler returns them.
     shard : None when each rank holds all the records: then the batch is cut into `size` parts that
         differ by one record at most. Else the positions that this rank holds: it takes those drawn
@@ -68,6 +70,8 @@ def distributed_step(
 ) -> int:  # fmt: skip
     """`dpteach.training.noisy_step` with the clipped sum added up over all ranks.
 
+    Parameters
+    ----------
     inputs, targets : this rank's part of the batch, which may be empty.
     drawn : how many records all parts hold together.
     noise : in the same state on every rank, so that all add the same noise, once.
@@ -163,6 +167,8 @@ print(json.dumps({name}(rank, {size}, *{args!r})))
 def launch(worker: Any, size: int, *args: Any, timeout: float = 120, patience: float = 30, lost: tuple = ()) -> list:
     """`worker(rank, size, *args)` in `size` processes on this machine; the results in the order of ranks.
 
+    Parameters
+    ----------
     worker : a function that imports what it needs, and takes and returns plain values (numbers, texts,
         lists). It's sent as source text, since a notebook's function can't be imported elsewhere.
         Each process has one thread, and is in the process group.
