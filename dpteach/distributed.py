@@ -70,16 +70,16 @@ def distributed_step(
 ) -> int:  # fmt: skip
     """`dpteach.training.noisy_step` with the clipped sum added up over all ranks.
 
+    Sum and number of records travel in one vector: they arrive together or not at all. Returns the
+    number of records left out on any rank because their gradient wasn't finite. Raises `LostRank`,
+    before θ is touched, when the sum isn't that of `drawn` records.
+
     Parameters
     ----------
     inputs, targets : this rank's part of the batch, which may be empty.
     drawn : how many records all parts hold together.
     noise : in the same state on every rank, so that all add the same noise, once.
     options : engine and microbatch, see `dpteach.clipping.clipped_sum`.
-
-    Sum and number of records travel in one vector: they arrive together or not at all. Returns the
-    number of records left out on any rank because their gradient wasn't finite. Raises `LostRank`,
-    before θ is touched, when the sum isn't that of `drawn` records.
     """
     clipped = clipped_sum(model, loss, inputs, targets, run.clip_norm, **options)
     counts = torch.tensor([len(inputs), clipped.skipped], dtype=torch.float32)  # exact up to 2^24
@@ -167,6 +167,8 @@ print(json.dumps({name}(rank, {size}, *{args!r})))
 def launch(worker: Any, size: int, *args: Any, timeout: float = 120, patience: float = 30, lost: tuple = ()) -> list:
     """`worker(rank, size, *args)` in `size` processes on this machine; the results in the order of ranks.
 
+    The processes meet through a file and talk over the loopback device: no port has to be free.
+
     Parameters
     ----------
     worker : a function that imports what it needs, and takes and returns plain values (numbers, texts,
@@ -176,8 +178,6 @@ def launch(worker: Any, size: int, *args: Any, timeout: float = 120, patience: f
     patience : seconds that a rank waits for the others in one exchange.
     lost : ranks that may end without a result; it's None then. Any other that does is a `RuntimeError`
         with its last words.
-
-    The processes meet through a file and talk over the loopback device: no port has to be free.
 
     >>> def worker(rank, size, number):
     ...     import torch
