@@ -9,6 +9,8 @@ import copy
 
 import numpy as np
 
+from dpteach import _validate
+
 __all__ = ["ExerciseFailed", "check"]
 
 
@@ -80,6 +82,7 @@ def check(
     dpteach.exercises.ExerciseFailed: square: wrong by the same factor on every input.
       First at input 1 of 3: square(1.0) gave 2.0.
     """
+    rtol, atol = _validate.real("rtol", rtol, "[0, inf)"), _validate.real("atol", atol, "[0, inf)")
     hints = hints or {}
     if not callable(student):  # a value: the same as a function without arguments
         value, name = student, name or "the answer"
@@ -202,11 +205,9 @@ def _run(student, call, hints):
 
 def _numeric(value):
     """The value as an array of numbers, or None when it isn't one (tuples of numbers are)."""
-    if hasattr(value, "detach"):
-        value = value.detach().cpu().numpy()
     try:
-        array = np.asarray(value)
-    except ValueError:
+        array = np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
+    except (TypeError, ValueError):  # torch's bfloat16; a ragged list
         return None
     return array if array.dtype.kind in "biufc" else None
 

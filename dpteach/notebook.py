@@ -6,6 +6,8 @@ A chapter never types a computed number. A cell records it, and the sentence ref
 import math
 import numbers
 
+from dpteach import _validate
+
 __all__ = ["format_number", "record"]
 
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -44,6 +46,7 @@ def format_number(value, digits=4):
     >>> format_number((1.06699, 1.06812))
     '1.067, 1.068'
     """
+    digits = _validate.whole("digits", digits, "[1, 17]")
     if hasattr(value, "tolist"):  # a numpy or torch scalar or array
         value = value.tolist()
     if isinstance(value, str):
@@ -58,7 +61,7 @@ def format_number(value, digits=4):
         raise ValueError("value is NaN: the book quotes numbers only. Find out where it comes from")
     if math.isinf(value):
         return "∞" if value > 0 else "-∞"
-    text = f"{value:.{digits}g}"
+    text = f"{float(value):.{digits}g}"
     if "e+" in text and abs(value) < 1e7:
         text = str(int(float(text)))
     return "0" if float(text) == 0 else text

@@ -17,7 +17,21 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpteach import accountants, bounds, composition, guarantees, laws, limits, moments, run, tensor_power, tradeoff
+from dpteach import (
+    _cache,
+    accountants,
+    bounds,
+    composition,
+    exercises,
+    guarantees,
+    laws,
+    limits,
+    moments,
+    notebook,
+    run,
+    tensor_power,
+    tradeoff,
+)
 
 NOT_A_NUMBER = ["0.5", b"1", None, True, 1j, [], {}, decimal.Decimal("0.5"), fractions.Fraction(1, 2), object(),
                 datetime.datetime(2020, 1, 1), np.array([]), np.array([None]), [1, [2, 3]], np.ma.masked,
@@ -284,3 +298,28 @@ def test_every_accountant_answers_or_says_why(log_q, log_sigma, log_steps, log_d
             if name not in ("tensor-power", "optimal-composition", "strong-composition"):
                 row = accountants.answer(guarantee, 10**log_delta)
                 assert row["reason"] if row["epsilon"] is None else 0 <= row["epsilon"] < math.inf, row
+
+
+# --- files and a student's answers ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("junk", [b"", b"junk", b"PK\x03\x04", b"\x80\x02}.", bytes(range(256))], ids=repr)
+def test_a_damaged_cache_file_counts_as_missing(tmp_path, junk):
+    path = tmp_path / "result.pt"
+    path.write_bytes(junk)
+    assert _cache.load(path) in (None, {})
+
+
+@pytest.mark.parametrize("value", [*NOT_A_NUMBER, math.inf, 10**400, "x"], ids=lambda value: str(type(value)))
+def test_whatever_a_student_returns_is_a_failed_exercise(value):
+    with pytest.raises(exercises.ExerciseFailed):
+        exercises.check(lambda x: value, like=lambda x: 2.0 * x, on=[1.0, 2.0])
+
+
+def test_numbers_for_the_book():
+    assert notebook.format_number(fractions.Fraction(1, 3)) == "0.3333"
+    for digits in (0, 2.5, "4", None, True, 10**400):
+        with pytest.raises(ValueError, match="^digits = "):
+            notebook.format_number(1.5, digits)
+    with pytest.raises(ValueError, match="^rtol = "):
+        exercises.check(lambda x: x, like=lambda x: x, on=[1.0], rtol=math.nan)
