@@ -15,7 +15,7 @@ import numpy as np
 
 __all__ = ["DELTA", "EPSILON", "choice", "members", "real", "reals", "same_shape", "whole"]
 
-EPSILON = "[0, 1e12]"  # beyond, e^ε is no guarantee of anything
+EPSILON = "[0, 1e30]"  # beyond, products with it may overflow
 DELTA = "[1e-300, 1)"  # below, a double loses digits
 
 

@@ -139,7 +139,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     >>> round(gaussian_mu(1.0, float(gaussian_delta(0.5, 1.0))), 10)
     0.5
     """
-    epsilon, delta = check.real("epsilon", epsilon, check.EPSILON), check.real("delta", delta, check.DELTA)
+    epsilon, delta = check.real("epsilon", epsilon, "[0, 1e12]"), check.real("delta", delta, check.DELTA)
     excess = lambda log_mu: float(gaussian_delta(math.exp(log_mu), epsilon)) - delta  # noqa: E731
     low = math.log(delta) - 1  # δ(0) = 2Φ(mu/2) - 1 < mu: mu is at least δ
     high = math.log(math.sqrt(2 * epsilon) + 100)
