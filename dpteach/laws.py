@@ -366,5 +366,7 @@ def _mixture_masses(q: float, mu: float, edges: np.ndarray) -> tuple[np.ndarray,
 
 def _interval(t: np.ndarray) -> np.ndarray:
     """Normal probability between consecutive points, from the nearer tail, so that small masses keep their digits."""
-    right = t[:-1] > 0
-    return np.where(right, ndtr(-t[:-1]) - ndtr(-t[1:]), ndtr(t[1:]) - ndtr(t[:-1]))
+    tail = ndtr(-np.abs(t))
+    fall = tail[:-1] - tail[1:]
+    around_0 = (t[:-1] <= 0) & (t[1:] > 0)
+    return np.where(around_0, 1 - tail[:-1] - tail[1:], np.where(t[:-1] > 0, fall, -fall))

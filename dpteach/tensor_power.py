@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 
 from dpteach import _validate as check
-from dpteach.guarantees import Guarantee, Kind, epsilon_from_delta
+from dpteach.guarantees import Guarantee, Kind, epsilon_from_delta, gaussian_tradeoff
 from dpteach.lattice import Lattice, Side, convolve, discretise, power, regrid, tails
 from dpteach.laws import LAWS_EXAMPLE, GaussianLaw, Law, PoissonLaw, SubsampledLaw, gaussian_delta, loss_range
 
@@ -29,7 +29,14 @@ __all__ = ["Profile", "TensorPower", "compose"]
 _RESOLUTION = 24  # lattice points in one standard deviation of one step
 _ONE_STAGE = 2**17  # points that one FFT may take before the power is done in two stages
 _TOLERANCE = 4e-4  # relative width of ε asked for
+_FINEST = 2**20  # lattice steps in one step's range of losses, at most
+_MOST_POINTS = 2**17  # beyond, the lattice isn't refined any more
 _SMALLEST_DELTA = 1e-250
+
+
+def _log_gain(tilt: np.ndarray) -> np.ndarray:
+    """log of the largest e^{-tilt·x}(1 - e^{-x}) over x ≥ 0; 0 at tilt 0."""
+    return -tilt * np.log1p(1 / np.maximum(tilt, 1e-300)) - np.log1p(tilt)
 
 
 @dataclass(frozen=True)
@@ -45,8 +52,8 @@ class Profile:
     def _slack(self, epsilon: ArrayLike) -> np.ndarray:
         """What `error` and `infinite` can do to δ: error times the largest e^{log_mass - tilt·z}(1 - e^{ε-z})."""
         lattice, tilt = self.lattice, self.lattice.tilt
-        largest = tilt * math.log(tilt / (tilt + 1)) - math.log1p(tilt) if tilt > 0 else 0.0
-        exponent = lattice.log_mass - tilt * np.asarray(epsilon, dtype=float) + math.log(lattice.error) + largest
+        exponent = lattice.log_mass - tilt * np.asarray(epsilon, dtype=float) + math.log(lattice.error)
+        exponent += _log_gain(np.array(tilt))
         return np.exp(np.minimum(exponent, 0.0)) + lattice.infinite
 
     def _bounded(self, value: np.ndarray, epsilon: ArrayLike) -> np.ndarray:
@@ -106,11 +113,19 @@ class _Truncated:
 _TILTS = np.geomspace(1e-6, 1e9, 91)
 
 
-def _log_deltas(law: Law, steps: int, tail: float) -> tuple[np.ndarray, np.ndarray]:
-    """Saddle-point guesses at each tilt: ε = T·K' and log δ(ε). Only the choice of a tilt rests on them."""
+def _log_deltas(law: Law, steps: int, tail: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Saddle-point guesses at each tilt: ε = T·K' and log δ(ε), and T·K. Only the choice of a tilt rests on them."""
     cumulant, mean, variance = _Truncated.of(law, *loss_range(law, tail)).tilted(_TILTS)
     spread = np.log(_TILTS) + np.log1p(_TILTS) + np.log(np.maximum(2 * math.pi * steps * variance, 1e-300)) / 2
-    return steps * mean, steps * (cumulant - _TILTS * mean) - np.maximum(spread, 0.0)
+    log_delta = steps * (cumulant - _TILTS * mean) - np.maximum(spread, 0.0)
+    return np.maximum.accumulate(steps * mean), np.minimum.accumulate(log_delta), steps * cumulant
+
+
+def _grid(law: Law, tilt: float, tail: float, resolution: float) -> tuple[float, float, float]:
+    """Range of one step's losses, and the lattice's step."""
+    low, high = loss_range(law, tail)
+    variance = _Truncated.of(law, low, high).tilted(np.array([tilt]))[2][0]
+    return low, high, max(math.sqrt(variance) / resolution, (high - low) / _FINEST)
 
 
 def compose(law: Law, steps: int, tilt: float, tail: float, resolution: float, side: Side) -> Lattice:
@@ -119,9 +134,7 @@ def compose(law: Law, steps: int, tilt: float, tail: float, resolution: float, s
     tilt ≥ 0 is the exponential tilt, tail the P mass per step that may be rounded away, resolution the number of
     lattice points in one (tilted) standard deviation of one step.
     """
-    low, high = loss_range(law, tail)
-    variance = _Truncated.of(law, low, high).tilted(np.array([tilt]))[2][0]
-    step = max(math.sqrt(variance) / resolution, (high - low) / 2**20)
+    low, high, step = _grid(law, tilt, tail, resolution)
     one = discretise(law, step, tilt, low, high, side)
     if 18 * resolution * math.sqrt(steps) <= _ONE_STAGE:
         return power(one, steps)
@@ -153,20 +166,36 @@ def _bracket(law: Law, steps: int, tilt: float, tail: float, resolution: float) 
 def _ask(law: Law, steps: int, delta: float) -> tuple[float, float]:
     """Tilt and tail for a question at δ; 1e-5 of δ may be rounded away."""
     tail = min(0.1, 1e-5 * delta / steps)
-    guesses = np.minimum.accumulate(_log_deltas(law, steps, tail)[1])
-    log_tilt = np.interp(-math.log(delta), -guesses, np.log(_TILTS))
-    return float(f"{math.exp(log_tilt):.3g}"), tail
+    epsilons, log_deltas, cumulants = _log_deltas(law, steps, tail)
+    epsilon = np.interp(-math.log(delta), -log_deltas, epsilons)
+    return _tilt(law, steps, tail, cumulants - _TILTS * epsilon, math.log(delta)), tail
+
+
+def _tilt(law: Law, steps: int, tail: float, tail_bound: np.ndarray, log_delta: float) -> float:
+    """The least tilt that puts the FFT's floor (`Profile._slack`) ten thousand times below δ, or the best there is."""
+    floor = tail_bound + _log_gain(_TILTS) + math.log(1e-10 + 1e-13 * steps)
+    floor = floor[_TILTS * np.diff(loss_range(law, tail)) <= _FINEST]  # a tilt that the finest lattice can hold
+    low_enough = np.flatnonzero(floor <= log_delta - math.log(1e4))
+    return float(f"{_TILTS[low_enough[0] if low_enough.size else np.argmin(floor)]:.3g}")
 
 
 def _epsilon_bracket(law: Law, steps: int, delta: float) -> tuple[float, float]:
     tilt, tail = _ask(law, steps, delta)
-    resolution, width = _RESOLUTION, math.inf
+    resolution, low, high = _RESOLUTION, 0.0, math.inf
     while True:
-        lower, upper = _bracket(law, steps, tilt, tail, resolution)
-        low, high = lower.epsilon(delta), upper.epsilon(delta)
-        if high - low <= _TOLERANCE * high or not high - low < 0.7 * width or resolution >= 16 * _RESOLUTION:
+        try:
+            lower, upper = _bracket(law, steps, tilt, tail, resolution)
+        except ValueError:
+            if math.isinf(high):
+                raise
+            break  # a finer lattice has too many points: the bracket so far stands
+        low, high = max(low, lower.epsilon(delta)), min(high, upper.epsilon(delta))  # each end holds by itself
+        excess = (high - low) / (_TOLERANCE * high) if high > 0 else 0.0
+        left, right, step = _grid(law, tilt, tail, resolution)
+        points = max(lower.lattice.weights.size, (right - left) / step)
+        if not 1 < excess < math.inf or points > _MOST_POINTS or step <= (right - left) / _FINEST:
             break
-        resolution, width = 2 * resolution, high - low
+        resolution *= min(max(1.2 * math.sqrt(excess), 2.0), 8.0, max(2.0, 2 * _MOST_POINTS / points))
     if math.isinf(high):
         raise ValueError(
             f"delta = {delta:g} is below what double precision resolves for {steps} steps of {law}: ask a larger delta"
@@ -178,7 +207,8 @@ def _epsilon_bracket(law: Law, steps: int, delta: float) -> tuple[float, float]:
 class TensorPower(Guarantee):
     """`steps` steps of the worst of `laws`: brackets (lower, upper) of δ(ε), ε(δ) and f.
 
-    f is the symmetric trade-off function that δ(ε), ε ≥ 0, is equivalent to.
+    f is the symmetric trade-off function that δ(ε), ε ≥ 0, is equivalent to. The relative width of ε is below 1e-3 for
+    the runs of practice; it isn't promised where losses are rare and very large, or at most a few steps' worth.
 
     >>> run = TensorPower(laws=(SubsampledLaw(256 / 60000, 1 / 1.3),), steps=3516)
     >>> low, high = run.epsilon(1e-5)
@@ -228,12 +258,18 @@ class TensorPower(Guarantee):
         if mu is not None or self.steps == 1:
             exact = float(gaussian_delta(mu, epsilon) if mu is not None else law.delta(epsilon))
             return exact, exact
-        epsilons, log_deltas = _log_deltas(law, self.steps, 1e-24 / self.steps)
-        guess = float(np.interp(epsilon, np.maximum.accumulate(epsilons), log_deltas))
-        tilt, tail = _ask(law, self.steps, math.exp(min(max(guess, -500.0), -0.7)))
-        lower, upper = _bracket(law, self.steps, tilt, 1e-2 * tail, 2 * _RESOLUTION)
-        low, high = float(lower.delta(epsilon)), float(upper.delta(epsilon))
-        return min(low, high), high
+        guess, low, high = float(np.interp(epsilon, *_log_deltas(law, self.steps, 1e-24 / self.steps)[:2])), 0.0, 1.0
+        for _ in range(4):  # a guess that was too large cuts off too much
+            guess = min(max(guess, -500.0), -0.7)
+            tail = min(1e-3, 1e-7 * math.exp(guess) / self.steps)
+            cumulants = _log_deltas(law, self.steps, tail)[2]
+            tilt = _tilt(law, self.steps, tail, cumulants - _TILTS * epsilon, guess)
+            lower, upper = _bracket(law, self.steps, tilt, tail, 2 * _RESOLUTION)
+            before, low, high = high, max(low, lower.delta(epsilon)), min(high, upper.delta(epsilon))
+            if 2 * low >= high or 2 * high >= before:
+                break
+            guess = math.log(high)
+        return float(min(low, high)), float(high)
 
     def f(self, alpha: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
         alpha = check.reals("alpha", alpha, "[0, 1]")
@@ -242,6 +278,9 @@ class TensorPower(Guarantee):
 
     def _one_f(self, law: Law, alpha: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Both polygons through (Q(L ≥ z), P(L < z)), z ≥ 0, completed by reflection."""
+        mu = _closed_form(law, self.steps)
+        if mu is not None:
+            return gaussian_tradeoff(mu, alpha), gaussian_tradeoff(mu, alpha)
         tail = 1e-14 / self.steps
         lower, upper = _bracket(law, self.steps, 0.0, tail, 2 * _RESOLUTION)
         return _polygon(upper, alpha), _polygon(lower, alpha)
