@@ -7,6 +7,7 @@ import tomllib
 import install
 import pytest
 import run_tests
+import yaml
 from frame import ROOT
 
 
@@ -100,6 +101,13 @@ def test_requirements_are_pinned_and_agree_with_the_constraints():
     wanted, all_pins = pins("requirements.txt"), pins("constraints.txt")
     assert wanted.items() <= all_pins.items()
     assert wanted["torch"] == "2.13.0" and wanted["jupyter-book"] == "1.0.4.post1"
+
+
+def test_every_sphinx_extension_of_the_book_is_required():
+    config = yaml.safe_load((ROOT / "_config.yml").read_text())["sphinx"]["extra_extensions"]
+    required = {name.replace("_", "-") for name in pins("requirements.txt")}
+    outside = {name.replace("_", "-") for name in config if not name.startswith("sphinx.")}
+    assert outside and outside <= required
 
 
 def test_requirements_say_what_each_is_for():
