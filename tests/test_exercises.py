@@ -4,6 +4,7 @@ import ast
 import contextlib
 import functools
 import io
+import linecache
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -180,6 +181,20 @@ def bound(tree):
     return names
 
 
+def defined(tree):
+    """Names that a cell binds at its top level: not the local variables of its functions."""
+    own = [node for node in tree.body if not isinstance(node, (ast.FunctionDef, ast.ClassDef))]
+    functions = {node.name for node in tree.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+    return functions | bound(ast.Module(own, []))
+
+
+def run_cell(source, name, space):
+    """Run a cell whose functions keep their source, as they do in a notebook."""
+    linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
+    with contextlib.redirect_stdout(io.StringIO()):
+        exec(compile(source, name, "exec"), space)
+
+
 def used(tree):
     return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
 
@@ -216,8 +231,7 @@ def solved(page):
     space = {"__name__": "chapter"}
     for i in sorted({i for check_cell in checks for i in needed(trees, check_cell)}):
         if i not in checks or bound(trees[i]):
-            with contextlib.redirect_stdout(io.StringIO()):
-                exec(compile(trees[i], f"cell {i}", "exec"), space)
+            run_cell(cells[i].source, f"<{page.stem}, cell {i}>", space)
     plt.close("all")
     return cells, space
 
@@ -228,8 +242,7 @@ def run_check(page, index, change=None):
     space = dict(space)
     if change:
         change(space)
-    with contextlib.redirect_stdout(io.StringIO()):
-        exec(cells[index].source, space)
+    run_cell(cells[index].source, f"<{page.stem}, check {index}>", space)
 
 
 def answer_cell(page, index):
@@ -244,7 +257,7 @@ def test_an_exercise_without_its_solution_fails_politely(page, index):
     stub_source = strip_code(answer_cell(page, index).source)
     assert "NotImplementedError" in stub_source and "SOLUTION" not in stub_source
     with pytest.raises(ExerciseFailed, match="not written yet"):
-        run_check(page, index, lambda space: exec(stub_source, space))
+        run_check(page, index, lambda space: run_cell(stub_source, f"<{page.stem}, stub {index}>", space))
 
 
 def disturbed(value):
@@ -274,7 +287,7 @@ def disturb(names):
 @pytest.mark.parametrize("page, index", exercises())
 def test_an_exercise_refuses_a_wrong_solution(page, index):
     check_source = solved(page)[0][index].source
-    names = bound(ast.parse(answer_cell(page, index).source)) & used(ast.parse(check_source))
+    names = defined(ast.parse(answer_cell(page, index).source)) & used(ast.parse(check_source))
     run_check(page, index)
     with pytest.raises(ExerciseFailed):
         run_check(page, index, disturb(names))
