@@ -153,14 +153,15 @@ def _agree(facts: tuple, held: tuple[int, int, int]) -> None:
 
 
 _WORKER = """
-import datetime, faulthandler, json, sys
+import datetime, faulthandler, json, os, sys
 faulthandler.dump_traceback_later({timeout}, exit=True)
 import torch.distributed as dist, dpteach.distributed
 store, rank, seconds = dist.FileStore(sys.argv[1], {size}), int(sys.argv[2]), datetime.timedelta(seconds=1)
 store.set(f"rank {{rank}}", "has imported everything")
 store.wait([f"rank {{r}}" for r in range({size})], {timeout} * seconds)
 dist.init_process_group("gloo", store=store, rank=rank, world_size={size}, timeout={patience} * seconds)
-print(json.dumps({name}(rank, {size}, *{args!r})))
+print(json.dumps({name}(rank, {size}, *{args!r})), flush=True)
+os._exit(0)  # gloo's threads may abort an ordinary exit when a peer is gone
 """
 
 
