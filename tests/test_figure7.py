@@ -85,7 +85,8 @@ def test_twice_the_noise_costs_more_than_the_seeds_differ(name):
 def test_run_a_by_the_letter_of_algorithm_1():
     literal = mean("A", 2)
     assert literal is not None, "run A with noise 2σC isn't recorded: make figure7"
-    assert 87.5 <= literal <= 91.5
+    centre, width = EXPECTED["A"]  # of noise σC: the printed accuracy; twice the noise is nowhere near it
+    assert literal < centre - 3 * width
 
 
 def one_of_each():
