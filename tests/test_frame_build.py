@@ -185,6 +185,12 @@ def test_every_page_is_offline(pages):
     assert {str(name): outside(text) for name, text in pages.items() if outside(text)} == {}
 
 
+def test_every_stylesheet_and_script_of_a_page_is_there(pages):
+    for name, text in pages.items():
+        for asset in re.findall(r'<(?:link|script)[^>]*(?:href|src)="([^"#?:]+\.(?:css|js))', text):
+            assert (ROOT / "_build" / "html" / name.parent / asset).is_file(), (str(name), asset)
+
+
 def test_every_stylesheet_is_offline(pages):
     for sheet in (ROOT / "_build" / "html").rglob("*.css"):
         text = sheet.read_text("utf-8")

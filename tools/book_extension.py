@@ -47,6 +47,8 @@ def drop_thebe(app):
     """Disconnect Thebe, which Jupyter Book loads even when it's off: its script names a server."""
     for listeners in app.events.listeners.values():
         listeners[:] = [x for x in listeners if not x.handler.__module__.startswith("sphinx_thebe")]
+    styles = app.registry.css_files  # its stylesheet would be asked for, and isn't copied any more
+    styles[:] = [entry for entry in styles if "thebe" not in entry[0]]
 
 
 def escape_bars(app, what, name, obj, options, lines):
