@@ -186,7 +186,8 @@ def test_every_page_is_offline(pages):
 
 
 def test_every_stylesheet_and_script_of_a_page_is_there(pages):
-    for name, text in pages.items():
+    real = {name: text for name, text in pages.items() if name.parts[0] != "_static"}  # a theme's template
+    for name, text in real.items():
         for asset in re.findall(r'<(?:link|script)[^>]*(?:href|src)="([^"#?:]+\.(?:css|js))', text):
             assert (ROOT / "_build" / "html" / name.parent / asset).is_file(), (str(name), asset)
 
