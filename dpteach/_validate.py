@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["DELTA", "EPSILON", "choice", "members", "real", "reals", "same_shape", "whole"]
+__all__ = ["DELTA", "EPSILON", "choice", "instance", "members", "real", "reals", "same_shape", "text", "whole"]
 
 EPSILON = "[0, 1e30]"  # beyond, products with it may overflow
 DELTA = "[1e-300, 1)"  # below, a double loses digits
@@ -107,10 +107,21 @@ def same_shape(**arrays: np.ndarray) -> None:
     """
     shapes = [array.shape for array in arrays.values()]
     if len(set(shapes)) > 1:
-        raise ValueError(
-            f"{' and '.join(arrays)} have shapes {' and '.join(map(str, shapes))}: give the same number of values"
-            " for each"
-        )
+        have = f"{' and '.join(arrays)} have shapes {' and '.join(map(str, shapes))}"
+        raise ValueError(f"{have}: give the same number of values for each")
+
+
+def instance(name: str, value: Any, kind: Any, example: str) -> Any:
+    """One object of `kind`, which `example` shows how to make.
+
+    >>> instance("law", 3, str, "GaussianLaw(1.0)")
+    Traceback (most recent call last):
+        ...
+    ValueError: law = 3 isn't allowed: it must be an object of the right kind; give for example GaussianLaw(1.0)
+    """
+    if not isinstance(value, kind):
+        raise _refuse(name, value, "an object of the right kind", f"give for example {example}")
+    return value
 
 
 def members(name: str, values: Any, kind: Any, example: str) -> tuple:
@@ -119,8 +130,7 @@ def members(name: str, values: Any, kind: Any, example: str) -> tuple:
     >>> members("laws", (), float, "run.laws('add-remove')")
     Traceback (most recent call last):
         ...
-    ValueError: laws = () isn't allowed: it must be a tuple of at least one; give for example \
-run.laws('add-remove')
+    ValueError: laws = () isn't allowed: it must be a tuple of at least one; give for example run.laws('add-remove')
     """
     found = tuple(values) if isinstance(values, (tuple, list)) else ()
     if not found or not all(isinstance(value, kind) for value in found):
@@ -137,3 +147,14 @@ def choice(name: str, value: Any, options: Sequence[str], advice: str = "") -> s
     if not isinstance(value, str) or value not in options:
         raise _refuse(name, value, "one of " + ", ".join(map(repr, options)), advice)
     return value
+
+
+def text(name: str, value: Any, longest: int = 60, advice: str = "") -> str:
+    """A few printable letters on one line.
+
+    >>> text("unit", "user")
+    'user'
+    """
+    if not isinstance(value, str) or not value.strip() or len(value) > longest or not value.isprintable():
+        raise _refuse(name, value, f"one line of 1 to {longest} printable letters", advice)
+    return value.strip()

@@ -6,6 +6,7 @@ mistake; it never prints the right value.
 """
 
 import copy
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -26,18 +27,9 @@ class ExerciseFailed(AssertionError):
 
 
 def check(
-    student,
-    *,
-    on=None,
-    like=None,
-    expected=None,
-    properties=None,
-    rtol=1e-9,
-    atol=0.0,
-    hints=None,
-    mistakes=None,
-    name=None,
-):
+    student, *, on=None, like=None, expected=None, properties=None,
+    rtol=1e-9, atol=0.0, hints=None, mistakes=None, name=None,
+):  # fmt: skip
     """Check a student's function (or value), say what is wrong, or print one line of success.
 
     Parameters
@@ -85,61 +77,62 @@ def check(
     rtol, atol = _validate.real("rtol", rtol, "[0, inf)"), _validate.real("atol", atol, "[0, inf)")
     hints = hints or {}
     if not callable(student):  # a value: the same as a function without arguments
-        value, name = student, name or "the answer"
-        student, on = (lambda: value), [()]
+        student, on, name = (lambda value=student: value), [()], name or "the answer"
         expected = None if expected is None else [expected]
     name = name or getattr(student, "__name__", "your function")
-    inputs = list(on) if on is not None else []
-    if not inputs:
-        raise ValueError("on must hold at least one input: the check would pass without looking")
-    if like is None and expected is None and not properties:
-        raise ValueError("give like, expected or properties: there's nothing to compare with")
-    if like is not None and expected is not None:
-        raise ValueError("give like or expected, not both")
-    if expected is not None and len(expected) != len(inputs):
-        raise ValueError(f"expected has {len(expected)} values for {len(inputs)} inputs")
+    sequence = (list, tuple, np.ndarray)
+    if not isinstance(on, sequence) or len(on) == 0:
+        raise ValueError("on must be a list of at least one input: the check would pass without looking")
+    if (like is None) == (expected is None) and (like is not None or not properties):
+        raise ValueError("give like or expected, or properties: there must be one thing to compare with")
+    if expected is not None and (not isinstance(expected, sequence) or len(expected) != len(on)):
+        raise ValueError(f"expected must be a list of {len(on)} values, one for each input")
 
-    calls = [_Call(name, i, len(inputs), *_arguments(x)) for i, x in enumerate(inputs, 1)]
-    results = [_run(student, call, hints) for call in calls]
-    wanted = expected if like is None else [like(*c.args(), **c.kwargs()) for c in calls]
+    inputs = [_Input.of(name, f"input {i} of {len(on)}", entry) for i, entry in enumerate(on, 1)]
+    results = [_run(student, one, hints) for one in inputs]
+    wanted = expected if like is None else [one.to(like) for one in inputs]
     if wanted is not None:
-        for call, result, want in zip(calls, results, wanted, strict=True):
-            _check_kind(call, result, want, hints)
-        _compare(calls, results, wanted, rtol, atol, hints, mistakes or {})
+        for one, result, want in zip(inputs, results, wanted, strict=True):
+            _check_kind(one, result, want, hints)
+        good = [_equal(*pair, rtol, atol) for pair in zip(results, wanted, strict=True)]
+        if not all(good):
+            first = good.index(False)
+            kind, words = _diagnose(results, wanted, good, rtol, atol)
+            hint = hints.get(kind, hints.get("value"))
+            for slip, wrong in (mistakes or {}).items():
+                if _same_mistake(wrong, inputs, results, rtol, atol):
+                    words, hint = f"a well-known slip. {slip}", None
+            _fail(f"{name}: {words}", hint, inputs[first], results[first])
     for text, holds in (properties or {}).items():
-        for call, result in zip(calls, results, strict=True):
-            if not _holds(holds, call, result):
-                _fail(f"{name}: the result {text}: not so here.", call, result, hints, "property")
-    count = len(inputs)
-    print(f"{name}: right on all {count} inputs." if count > 1 else f"{name}: right.")
+        for one, result in zip(inputs, results, strict=True):
+            if not _holds(holds, one, result):
+                _fail(f"{name}: the result {text}: not so here.", hints.get("property"), one, result)
+    print(f"{name}: right on all {len(on)} inputs." if len(on) > 1 else f"{name}: right.")
 
 
-class _Call:
-    """One input: its arguments (fresh copies each time) and how to show them."""
+@dataclass(frozen=True)
+class _Input:
+    """One input: what the function is called, which input it is, its arguments."""
 
-    def __init__(self, name, index, count, args, kwargs):
-        self.name, self.index, self.count = name, index, count
-        self._args, self._kwargs = args, kwargs
-        self.is_value = not args and not kwargs
+    name: str
+    place: str
+    args: tuple
+    kwargs: dict
 
-    def args(self):
-        return copy.deepcopy(self._args)
+    @classmethod
+    def of(cls, name, place, entry):
+        if isinstance(entry, dict):
+            return cls(name, place, (), entry)
+        return cls(name, place, entry if isinstance(entry, tuple) else (entry,), {})
 
-    def kwargs(self):
-        return copy.deepcopy(self._kwargs)
+    def to(self, function, *before):
+        """The function's result, on copies of the arguments."""
+        args, kwargs = copy.deepcopy((self.args, self.kwargs))
+        return function(*before, *args, **kwargs)
 
     def __str__(self):
-        shown = [_show(a) for a in self._args]
-        shown += [f"{key}={_show(a)}" for key, a in self._kwargs.items()]
+        shown = [_show(a) for a in self.args] + [f"{key}={_show(a)}" for key, a in self.kwargs.items()]
         return f"{self.name}({', '.join(shown)})"
-
-
-def _arguments(entry):
-    if isinstance(entry, tuple):
-        return entry, {}
-    if isinstance(entry, dict):
-        return (), entry
-    return (entry,), {}
 
 
 def _show(value):
@@ -147,59 +140,39 @@ def _show(value):
     if isinstance(value, (float, np.floating)):
         short = f"{value:.6g}"
         return short if any(c in short for c in ".en") else short + ".0"
-    if isinstance(value, np.generic):
-        value = value.item()
     if isinstance(value, np.ndarray):
         return np.array2string(value, precision=4, threshold=8, edgeitems=3, separator=", ")
-    text = getattr(value, "__name__", None) or repr(value)
+    text = getattr(value, "__name__", None) or repr(value.item() if isinstance(value, np.generic) else value)
     return text if len(text) <= 80 else text[:77] + "..."
 
 
-def _fail(problem, call, result, hints, kind, told=True):
-    message = problem
-    if call is not None and call.is_value:
-        message += f"\n  Yours: {_show(result)}." if told else ""
-    elif call is not None:
-        told = f" gave {_show(result)}." if told else "."
-        message += f"\n  First at input {call.index} of {call.count}: {call}{told}"
-    if hints.get(kind):
-        message += f"\n  Hint: {hints[kind]}"
-    raise ExerciseFailed(message) from None
+_UNTOLD = object()
 
 
-def _not_written(name, hints):
-    _fail(
-        f"{name}: not written yet. Write it in the cell above, run that, then run this again.",
-        None,
-        None,
-        hints,
-        "none",
-    )
+def _fail(problem, hint=None, one=None, result=_UNTOLD):
+    """Raise with the problem, the input it was first seen at, the student's result there, and the hint."""
+    told = result is not _UNTOLD
+    if one is not None and (one.args or one.kwargs):
+        problem += f"\n  First at {one.place}: {one}" + (f" gave {_show(result)}." if told else ".")
+    elif told:
+        problem += f"\n  Yours: {_show(result)}."
+    raise ExerciseFailed(problem + (f"\n  Hint: {hint}" if hint else "")) from None
 
 
-def _run(student, call, hints):
+def _run(student, one, hints):
     """The student's result for one input; what goes wrong on the way is said in plain words."""
     try:
-        result = student(*call.args(), **call.kwargs())
+        result = one.to(student)
     except NotImplementedError:
-        _not_written(call.name, hints)
+        result = ...
     except ExerciseFailed:
         raise
     except Exception as error:
-        _fail(f"{call.name}: stops with {type(error).__name__}: {error}", call, None, hints, "exception", told=False)
-    if result is Ellipsis:
-        _not_written(call.name, hints)
-    if result is None and call.is_value:
-        _not_written(call.name, hints)
+        _fail(f"{one.name}: stops with {type(error).__name__}: {error}", hints.get("exception"), one)
+    if result is ... or (result is None and not one.args and not one.kwargs):
+        _fail(f"{one.name}: not written yet. Write it in the cell above, run that, then this again.", hints.get("none"))
     if result is None:
-        _fail(
-            f"{call.name}: gives nothing (None). Not written yet, or is a return missing?",
-            call,
-            None,
-            hints,
-            "none",
-            told=False,
-        )
+        _fail(f"{one.name}: gives nothing (None). Not written yet, or is a return missing?", hints.get("none"), one)
     return result
 
 
@@ -212,105 +185,63 @@ def _numeric(value):
     return array if array.dtype.kind in "biufc" else None
 
 
-def _check_kind(call, result, want, hints):
+def _check_kind(one, result, want, hints):
     """Type, shape and NaN: what can be said before comparing values."""
     right, given = _numeric(want), _numeric(result)
-    if right is None:
-        if not isinstance(result, type(want)):
-            _fail(
-                f"{call.name}: the result should be a {type(want).__name__}, not a {type(result).__name__}.",
-                call,
-                result,
-                hints,
-                "type",
-            )
-        return
-    kind = "True or False" if right.dtype.kind == "b" else "a number"
-    if right.ndim:
-        kind = "an array of numbers"
-    if given is None or (right.dtype.kind == "b") != (given.dtype.kind == "b"):
-        _fail(f"{call.name}: the result should be {kind}, not a {type(result).__name__}.", call, result, hints, "type")
-    if given.shape != right.shape:
-        _fail(
-            f"{call.name}: the result should be {kind} of shape {right.shape}, not {given.shape}.",
-            call,
-            result,
-            hints,
-            "shape",
-        )
-    if np.isnan(given).any() and not np.isnan(right).any():
-        _fail(f"{call.name}: the result isn't a number (NaN).", call, result, hints, "nan")
+    fits, truth = isinstance(result, type(want)), None
+    kind = f"a {type(want).__name__}"
+    if right is not None:
+        truth = right.dtype.kind == "b"
+        kind = "an array of numbers" if right.ndim else "True or False" if truth else "a number"
+        fits = given is not None and (given.dtype.kind == "b") == truth
+    if not fits:
+        words = f"{kind}, not a {type(result).__name__}"
+        _fail(f"{one.name}: the result should be {words}.", hints.get("type"), one, result)
+    if right is not None and given.shape != right.shape:
+        words = f"{kind} of shape {right.shape}, not {given.shape}"
+        _fail(f"{one.name}: the result should be {words}.", hints.get("shape"), one, result)
+    if right is not None and np.isnan(given).any() and not np.isnan(right).any():
+        _fail(f"{one.name}: the result isn't a number (NaN).", hints.get("nan"), one, result)
 
 
 def _equal(result, want, rtol, atol):
     right, given = _numeric(want), _numeric(result)
     if right is None or given is None:
         return bool(result == want)
-    if right.shape != given.shape:
-        return False
-    return bool(np.allclose(given, right, rtol=rtol, atol=atol, equal_nan=True))
+    return right.shape == given.shape and np.allclose(given, right, rtol=rtol, atol=atol, equal_nan=True)
 
 
-def _compare(calls, results, wanted, rtol, atol, hints, mistakes):
-    """Compare all results; when some are wrong, find what the wrong ones have in common."""
-    good = [_equal(r, w, rtol, atol) for r, w in zip(results, wanted, strict=True)]
-    if all(good):
-        return
-    first = good.index(False)
-    call, result, name = calls[first], results[first], calls[0].name
-    for text, wrong in mistakes.items():
-        if _same_mistake(wrong, calls, results, rtol, atol):
-            _fail(f"{name}: a well-known slip. {text}", call, result, {}, "")
-    kind, words = _diagnose(results, wanted, good, first, rtol, atol)
-    _fail(f"{name}: {words}", call, result, hints, kind if kind in hints else "value")
-
-
-def _same_mistake(wrong, calls, results, rtol, atol):
+def _same_mistake(wrong, inputs, results, rtol, atol):
     try:
-        return all(_equal(r, wrong(*c.args(), **c.kwargs()), rtol, atol) for r, c in zip(results, calls, strict=True))
+        return all(_equal(r, one.to(wrong), rtol, atol) for r, one in zip(results, inputs, strict=True))
     except Exception:  # a wrong formula may break where the right one doesn't
         return False
 
 
-def _diagnose(results, wanted, good, first, rtol, atol):
+def _diagnose(results, wanted, good, rtol, atol):
     """The kind of a mistake and the sentence that describes it."""
-    right, given = [_numeric(w) for w in wanted], [_numeric(r) for r in results]
-    if any(x is None or x.dtype.kind in "bc" for x in right + given):
-        return _where(good, first)
-    right = np.concatenate([x.ravel() for x in right]).astype(float)
-    given = np.concatenate([x.ravel() for x in given]).astype(float)
-    if np.allclose(given, -right, rtol=rtol, atol=atol):
-        return "sign", "the sign is wrong, the size is right."
-    if not np.isfinite(given).all():
-        return _where(good, first, "a result is infinite. ")
-    if right.size > 1:
-        use = right != 0
-        ratio = given[use] / right[use]
-        tight = max(rtol, 1e-9) * 10
-        if (
-            use.sum() > 1
-            and (given[~use] == 0).all()
-            and ratio[0] != 0
-            and np.allclose(ratio, ratio[0], rtol=tight, atol=0)
-        ):
-            return "factor", "wrong by the same factor on every input."
-        gap = given - right
-        if np.allclose(gap, gap[0], rtol=1e-6, atol=0) and np.ptp(right) > abs(gap[0]) * 1e-6:
+    right, given = ([_numeric(value) for value in values] for values in (wanted, results))
+    if all(x is not None and x.dtype.kind in "iuf" and np.isfinite(x).all() for x in right + given):
+        right, given = (np.concatenate([x.ravel() for x in values]).astype(float) for values in (right, given))
+        if np.allclose(given, -right, rtol=rtol, atol=atol):
+            return "sign", "the sign is wrong, the size is right."
+        used, gap = right != 0, given - right
+        ratio = given[used] / right[used]
+        if ratio.size > 1 and ratio[0] != 0 and not given[~used].any():
+            if np.allclose(ratio, ratio[0], rtol=max(rtol, 1e-9) * 10, atol=0):
+                return "factor", "wrong by the same factor on every input."
+        if gap.size > 1 and np.allclose(gap, gap[0], rtol=1e-6, atol=0) and np.ptp(right) > abs(gap[0]) * 1e-6:
             return "shift", "wrong by the same amount on every input."
-    return _where(good, first)
-
-
-def _where(good, first, extra=""):
+    first = good.index(False)
     if first > 0 and not any(good[first:]):
-        which = "the first input" if first == 1 else f"the first {first} inputs"
-        return "first", f"{extra}right on {which} only."
-    if not any(good):
-        return "value", extra + ("wrong on every input." if len(good) > 1 else "wrong.")
-    return "value", f"{extra}right on {sum(good)} of {len(good)} inputs."
+        return "first", f"right on the first {f'{first} inputs' if first > 1 else 'input'} only."
+    if any(good):
+        return "value", f"right on {sum(good)} of {len(good)} inputs."
+    return "value", "wrong on every input." if len(good) > 1 else "wrong."
 
 
-def _holds(holds, call, result):
+def _holds(holds, one, result):
     try:
-        return bool(np.all(holds(result, *call.args(), **call.kwargs())))
+        return bool(np.all(one.to(holds, result)))
     except (TypeError, ValueError, AttributeError):  # the result isn't of a kind that has it
         return False

@@ -62,15 +62,11 @@ def gaussian_delta(mu: float, epsilon: ArrayLike) -> np.ndarray:
     a, b = scaled - mu / 2, scaled + mu / 2
     positive = np.clip(a, 0.0, 1e100)
     density = np.exp(-positive * positive / 2) / math.sqrt(2 * math.pi)
-    tail = density * math.sqrt(math.pi / 2) * (_mills(positive) - _mills(positive + mu))
+    tail = density * math.sqrt(math.pi / 2) * (erfcx(positive / math.sqrt(2)) - erfcx((positive + mu) / math.sqrt(2)))
     below = np.exp(np.minimum(np.maximum(epsilon, 0.0) + log_ndtr(-b), 0.0))  # e^ε Φ(-b), or Φ(-b) for ε < 0
     between = (erf(b / math.sqrt(2)) - erf(a / math.sqrt(2))) / 2  # Φ(b) - Φ(a): keeps its digits for small mu
     body = between + below * np.where(epsilon < 0, -1.0, 1.0) * np.expm1(-np.abs(epsilon))
     return np.clip(np.where(a > 0, tail, body), 0.0, 1.0)
-
-
-def _mills(x: np.ndarray) -> np.ndarray:
-    return erfcx(x / math.sqrt(2))
 
 
 def mixture_loss(q: float, x: np.ndarray) -> np.ndarray:
@@ -126,14 +122,78 @@ def _panels(low: float, high: float, mu: float, corner: float = math.nan) -> tup
     return points, np.tile(np.log(half * _WEIGHTS), count)
 
 
-def _where_loss(p: float, mu: float, loss: float) -> float:
-    """The t with log(1 - p + p e^{μt - μ²/2}) = loss; NaN where there's none."""
-    inner = math.expm1(min(loss, 700.0)) / p
-    return mu / 2 + math.log1p(inner) / mu if inner > -1 else math.nan
+def _inverse_loss(q: float, loss: ArrayLike) -> np.ndarray:
+    """The x with log(1 - q + q e^x) = loss; -inf where there's none."""
+    loss = np.asarray(loss, dtype=float)
+    if q == 1:
+        return loss
+    small = np.maximum(np.expm1(np.minimum(loss, 1.0)) / max(q, 1e-300), -1.0)
+    large = np.maximum(loss, 1.0)
+    with np.errstate(divide="ignore"):
+        return np.where(loss < 1, np.log1p(small), large - math.log(q) + np.log1p(-(1 - q) * np.exp(-large)))
+
+
+class _Mixture:
+    """The pair (1-rate) N(0, 1) + rate N(mu, 1) and N(0, 1), in the direction 'remove'; swapped in 'add'.
+
+    mu = 1/σ is the distance between the two Gaussians in standard deviations; rate is q or p, and 1 for the Gaussian
+    pair itself.
+    """
+
+    mu: float
+    rate: float = 1.0
+    direction: str = "remove"
+
+    def _keep(self, **checked: float) -> None:
+        for field, value in checked.items():
+            object.__setattr__(self, field, value)
+
+    def _loss(self, t: np.ndarray) -> np.ndarray:
+        return mixture_loss(self.rate, self.mu * t - self.mu**2 / 2)
+
+    def _where(self, loss: float) -> float:
+        """The t of a loss; infinite where there's none."""
+        return self.mu / 2 + float(_inverse_loss(self.rate, loss)) / self.mu
+
+    def delta(self, epsilon: ArrayLike) -> np.ndarray:
+        """Exact δ(ε) of one step, any real ε, any shape."""
+        pair_delta = _mixture_delta if self.direction == "remove" else _swapped_delta
+        return pair_delta(self.rate, self.mu, check.reals("epsilon", epsilon))
+
+    def nodes(self, order: float = 1.0, corner: float = math.nan) -> Nodes:
+        """A rule exact to double precision for E_Q[e^{a L}·(slow)] with a up to `order`; `corner`: a loss at which
+        `slow` has a corner (NaN: it has none)."""
+        order, corner = _node_arguments(order, corner)
+        low, high, sign = -_TAIL, order * self.mu + _TAIL, 1.0
+        if self.direction == "add":  # e^{aL} pulls to the left, until L has flattened at -log(1-q)
+            flat = math.log1p(-self.rate) - math.log(self.rate) - 40 if self.rate < 1 else -math.inf
+            low, high = low + max(-order * self.mu, min(0.0, self.mu / 2 + flat / self.mu)), self.mu + _TAIL
+            sign = -1.0
+        t, log_weight = _panels(low, high, self.mu, self._where(sign * corner))
+        loss, base = self._loss(t), log_weight + _log_normal(t)
+        mixture = log_weight + _log_normal(t, self.mu) if self.rate == 1 else base + loss
+        return Nodes(loss, mixture, base) if self.direction == "remove" else Nodes(-loss, base, mixture)
+
+    def sample(self, size: int, rng: np.random.Generator) -> np.ndarray:
+        """`size` privacy losses under P."""
+        t = _generator(rng).standard_normal(check.whole("size", size, "[1, 1e9]"))
+        if self.direction == "add":
+            return -self._loss(t)
+        return self._loss(t + self.mu * (self.rate == 1 or rng.random(t.size) < self.rate))
+
+
+def _node_arguments(order: float, corner: float) -> tuple[float, float]:
+    order = max(check.real("order", order, "[0, 1e9]"), 1.0)
+    missing = isinstance(corner, float) and math.isnan(corner)
+    return order, corner if missing else check.real("corner", corner, "(-inf, inf)", "a loss")
+
+
+def _generator(rng: np.random.Generator) -> np.random.Generator:
+    return check.instance("rng", rng, np.random.Generator, "np.random.default_rng(0)")
 
 
 @dataclass(frozen=True)
-class GaussianLaw:
+class GaussianLaw(_Mixture):
     """The Gaussian mechanism with noise 1/mu times the L2 sensitivity: N(mu, 1) against N(0, 1). Symmetric.
 
     >>> float(GaussianLaw(1.0).delta(1.0)) == float(gaussian_delta(1.0, 1.0))
@@ -143,27 +203,11 @@ class GaussianLaw:
     mu: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "mu", check.real("mu", self.mu, _SIZES, "1/sigma"))
-
-    def delta(self, epsilon: ArrayLike) -> np.ndarray:
-        """Exact δ(ε), any real ε, any shape."""
-        return gaussian_delta(self.mu, check.reals("epsilon", epsilon))
-
-    def nodes(self, order: float = 1.0, corner: float = math.nan) -> Nodes:
-        """A rule exact to double precision for E_Q[e^{a L}·(slow)] with a up to `order`; `corner`: a loss at which
-        `slow` has a corner."""
-        order = max(check.real("order", order, "[0, 1e9]"), 1.0)
-        t, log_weight = _panels(-_TAIL, order * self.mu + _TAIL, self.mu, self.mu / 2 + corner / self.mu)
-        loss = self.mu * t - self.mu**2 / 2
-        return Nodes(loss, log_weight + _log_normal(t, self.mu), log_weight + _log_normal(t))
-
-    def sample(self, size: int, rng: np.random.Generator) -> np.ndarray:
-        """`size` privacy losses under P."""
-        return self.mu * rng.standard_normal(check.whole("size", size, "[1, 1e9]")) + self.mu**2 / 2
+        self._keep(mu=check.real("mu", self.mu, _SIZES, "1/sigma"))
 
 
 @dataclass(frozen=True)
-class PoissonLaw:
+class PoissonLaw(_Mixture):
     """The sampled Gaussian of Abadi16: each record enters with probability q, noise sigma·C on the sum.
 
     direction 'remove': P is the mixture (the data set *with* the record); 'add': P is N(0, σ²).
@@ -179,51 +223,17 @@ class PoissonLaw:
     direction: Literal["remove", "add"] = "remove"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "q", check.real("q", self.q, "(0, 1]", _RATE_ADVICE))
-        object.__setattr__(self, "sigma", check.real("sigma", self.sigma, _SIZES, "noise std / sensitivity"))
         check.choice("direction", self.direction, ("remove", "add"))
-
-    @property
-    def mu(self) -> float:
-        """1/σ: the distance between the two Gaussians in standard deviations."""
-        return 1 / self.sigma
-
-    def delta(self, epsilon: ArrayLike) -> np.ndarray:
-        """Exact δ(ε) of one step, any real ε, any shape."""
-        epsilon = check.reals("epsilon", epsilon)
-        return (_mixture_delta if self.direction == "remove" else _swapped_delta)(self.q, self.mu, epsilon)
-
-    def nodes(self, order: float = 1.0, corner: float = math.nan) -> Nodes:
-        """A rule exact to double precision for E_Q[e^{a L}·(slow)] with a up to `order`; `corner`: a loss at which
-        `slow` has a corner."""
-        order = max(check.real("order", order, "[0, 1e9]"), 1.0)
-        low, high = -_TAIL, order * self.mu + _TAIL
-        if self.direction == "add":  # e^{aL} pulls to the left, until L has flattened at -log(1-q)
-            knee = self.mu / 2 + (math.log1p(-self.q) - math.log(self.q) - 40) / self.mu if self.q < 1 else -math.inf
-            low, high = low + max(-order * self.mu, min(0.0, knee)), self.mu + _TAIL
-        at = _where_loss(self.q, self.mu, corner if self.direction == "remove" else -corner)
-        t, log_weight = _panels(low, high, self.mu, at)
-        loss = mixture_loss(self.q, self.mu * t - self.mu**2 / 2)
-        base = log_weight + _log_normal(t)
-        return Nodes(loss, base + loss, base) if self.direction == "remove" else Nodes(-loss, base, base + loss)
-
-    def sample(self, size: int, rng: np.random.Generator) -> np.ndarray:
-        """`size` privacy losses under P."""
-        t = rng.standard_normal(check.whole("size", size, "[1, 1e9]"))
-        if self.direction == "add":
-            return -mixture_loss(self.q, self.mu * t - self.mu**2 / 2)
-        t = t + self.mu * (rng.random(t.size) < self.q)
-        return mixture_loss(self.q, self.mu * t - self.mu**2 / 2)
+        self._keep(q=check.real("q", self.q, "(0, 1]", _RATE_ADVICE))
+        self._keep(sigma=check.real("sigma", self.sigma, _SIZES, "noise std / sensitivity"))
+        self._keep(mu=1 / self.sigma, rate=self.q)
 
 
 def _mixture_delta(q: float, mu: float, epsilon: np.ndarray) -> np.ndarray:
     """δ of (mixture, base). Where e^ε > 1-q it's q·δ_G(log(1 + (e^ε - 1)/q)); below, every output has L > ε."""
-    moderate = np.clip(epsilon, -700.0, 1.0)
-    inner = np.expm1(moderate) / max(q, 1e-300)
-    small = np.log1p(np.maximum(inner, -1 + 1e-16))
-    large = np.maximum(epsilon, 1.0) - math.log(q) + np.log1p(-(1 - q) * np.exp(-np.maximum(epsilon, 1.0)))
-    inside = q * gaussian_delta(mu, np.where(epsilon < 1.0, small, large))
-    return np.where(inner > -1, inside, -np.expm1(moderate))
+    inner = _inverse_loss(q, epsilon)
+    inside = q * gaussian_delta(mu, np.where(np.isfinite(inner), inner, 0.0))
+    return np.where(np.isfinite(inner), inside, -np.expm1(np.minimum(epsilon, 0.0)))
 
 
 def _swapped_delta(q: float, mu: float, epsilon: np.ndarray) -> np.ndarray:
@@ -237,7 +247,7 @@ def _swapped_delta(q: float, mu: float, epsilon: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class SubsampledLaw:
+class SubsampledLaw(_Mixture):
     """The law of C_p(G_mu): one step of DRS22's Algorithm 1 with p = m/n and mu = 1/sigma. Symmetric.
 
     Neighbours: replace one record; batches: uniform subsets of exactly m. With L(t) = log(1 - p + p e^{μt - μ²/2})
@@ -254,8 +264,8 @@ class SubsampledLaw:
     mu: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "p", check.real("p", self.p, "(0, 1]", _RATE_ADVICE))
-        object.__setattr__(self, "mu", check.real("mu", self.mu, _SIZES, "1/sigma"))
+        self._keep(p=check.real("p", self.p, "(0, 1]", _RATE_ADVICE))
+        self._keep(mu=check.real("mu", self.mu, _SIZES, "1/sigma"), rate=self.p)
 
     @property
     def atom(self) -> float:
@@ -270,28 +280,22 @@ class SubsampledLaw:
         return np.where(epsilon >= 0, profile, -np.expm1(-size) + np.exp(-size) * profile)
 
     def nodes(self, order: float = 1.0, corner: float = math.nan) -> Nodes:
-        """A rule exact to double precision for E_Q[e^{a L}·(slow)] with a up to `order`; `corner`: a loss at which
-        `slow` has a corner."""
-        order = max(check.real("order", order, "[0, 1e9]"), 1.0)
-        at = _where_loss(self.p, self.mu, abs(corner))
-        t, log_weight = _panels(self.mu / 2, order * self.mu + _TAIL, self.mu, at)
-        loss = mixture_loss(self.p, self.mu * t - self.mu**2 / 2)
-        low = log_weight + _log_normal(t)
+        """As for the other laws: the loss's two signs, and the atom."""
+        order, corner = _node_arguments(order, corner)
+        t, log_weight = _panels(self.mu / 2, order * self.mu + _TAIL, self.mu, self._where(abs(corner)))
+        loss, low = self._loss(t), log_weight + _log_normal(t)
         atom = np.array([math.log(self.atom)] if self.atom > 0 else [])
-        return Nodes(
-            np.concatenate([loss, -loss, np.zeros_like(atom)]),
-            np.concatenate([low + loss, low, atom]),
-            np.concatenate([low, low + loss, atom]),
-        )
+        joined = ((loss, -loss, np.zeros_like(atom)), (low + loss, low, atom), (low, low + loss, atom))
+        return Nodes(*map(np.concatenate, joined))
 
     def sample(self, size: int, rng: np.random.Generator) -> np.ndarray:
         """`size` privacy losses under P: a draw of the mixture, folded into the symmetric pair."""
         size = check.whole("size", size, "[1, 1e9]")
-        uniform = rng.random(size)
+        uniform = _generator(rng).random(size)
         below = float(ndtr(-self.mu / 2))  # mass of φ on t > μ/2, the branch at -L(t)
         above = (1 - self.p) * below + self.p * float(ndtr(self.mu / 2))
         t = np.abs(_upper_normal(self.mu, self.p, size, rng, uniform < below))
-        loss = mixture_loss(self.p, self.mu * t - self.mu**2 / 2)
+        loss = self._loss(t)
         return np.where(uniform < below, -loss, np.where(uniform < below + above, loss, 0.0))
 
 
@@ -308,6 +312,7 @@ def _upper_normal(mu: float, p: float, size: int, rng: np.random.Generator, base
 
 Law = GaussianLaw | PoissonLaw | SubsampledLaw
 LAWS_EXAMPLE = 'NoisySGD(...).laws("add-remove")'
+LAW_EXAMPLE = "GaussianLaw(1.0)"
 
 
 def loss_range(law: Law, tail: float) -> tuple[float, float]:
@@ -318,10 +323,10 @@ def loss_range(law: Law, tail: float) -> tuple[float, float]:
     (-2.791, 3.791)
     """
     reach = float(-ndtri(check.real("tail", tail, "[1e-300, 0.25)") / 2))
-    mu, rate = law.mu, getattr(law, "q", getattr(law, "p", 1.0))
+    mu, rate = check.instance("law", law, Law, LAW_EXAMPLE).mu, law.rate
     top = max(reach, mu - float(ndtri(min(0.5, tail / (2 * rate))))) if rate < 1 else mu + reach
-    loss = lambda t: float(mixture_loss(rate, np.array(mu * t - mu**2 / 2)))  # noqa: E731
-    if isinstance(law, PoissonLaw) and law.direction == "add":
+    loss = lambda t: float(law._loss(np.array(t)))  # noqa: E731
+    if law.direction == "add":
         return -loss(reach), -loss(-reach)
     if isinstance(law, SubsampledLaw):
         return -loss(max(reach, mu / 2)), loss(max(top, mu / 2))
@@ -338,12 +343,10 @@ def loss_masses(law: Law, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     edges = check.reals("edges", edges, "[-inf, inf]", "losses in increasing order")
     if edges.ndim != 1 or np.any(edges[1:] < edges[:-1]):
         raise ValueError("edges must be a list of losses in increasing order: sort them")
-    if isinstance(law, GaussianLaw):
-        return _mixture_masses(1.0, law.mu, edges)
-    if isinstance(law, PoissonLaw):
+    if not isinstance(check.instance("law", law, Law, LAW_EXAMPLE), SubsampledLaw):
         if law.direction == "remove":
-            return _mixture_masses(law.q, law.mu, edges)
-        mixture, base = _mixture_masses(law.q, law.mu, -edges[::-1])
+            return _mixture_masses(law.rate, law.mu, edges)
+        mixture, base = _mixture_masses(law.rate, law.mu, -edges[::-1])
         return base[::-1], mixture[::-1]
     up = _mixture_masses(law.p, law.mu, np.maximum(edges, 0.0))
     down = _mixture_masses(law.p, law.mu, np.maximum(-edges[::-1], 0.0))
@@ -353,13 +356,7 @@ def loss_masses(law: Law, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _mixture_masses(q: float, mu: float, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Masses of (1-q)N(0,1) + qN(mu,1) and of N(0,1) between losses: intervals of t, found by inverting the loss."""
-    t = np.full(edges.shape, -np.inf)
-    ratio = np.expm1(np.clip(edges, -700, 1)) / q  # (e^L - 1)/q
-    inside = (ratio > -1) & (edges > -np.inf)
-    small, large = inside & (edges < 1), edges >= 1
-    t[small] = np.log1p(ratio[small])
-    t[large] = edges[large] - math.log(q) + np.log1p(-(1 - q) * np.exp(-edges[large]))
-    t = t / mu + mu / 2
+    t = _inverse_loss(q, edges) / mu + mu / 2
     base, shifted = _interval(t), _interval(t - mu)
     return (1 - q) * base + q * shifted, base
 
