@@ -3,6 +3,7 @@
 - A change in dpteach runs the chapters again.
 - Figures, theorems, exercises and equations are numbered within their chapter: Lemma 12.2.
 - No page asks for anything outside the book.
+- In the EPUB formulas are MathML, and nothing needs a script.
 
 myst-nb's cache looks at a chapter's cells only, so cells that call a changed dpteach would keep
 their old results. Here the cache's folder carries a hash of dpteach's files. The folder is a
@@ -15,10 +16,12 @@ import shutil
 import sys
 from pathlib import Path
 
+from docutils import nodes
 from sphinx.environment.collectors.toctree import TocTreeCollector
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from frame import ROOT, environment, source_hash
+from mathml import register as register_mathml
 
 CACHES = ROOT / ".cache" / "notebooks"
 _assign_figure_numbers = TocTreeCollector.assign_figure_numbers
@@ -78,11 +81,21 @@ def chapter_numbers(assign):
     return numbered
 
 
+def drop_scripts(app, doctree, docname):
+    """In the EPUB: no raw HTML that holds a script. Readers don't run it, and it needn't be well-formed."""
+    if app.builder.name == "epub":
+        for node in list(doctree.findall(nodes.raw)):
+            if "<script" in node.astext():
+                node.parent.remove(node)
+
+
 def setup(app):
     os.environ.update(environment())
+    register_mathml(app)
     drop_thebe(app)
     TocTreeCollector.assign_figure_numbers = chapter_numbers(_assign_figure_numbers)
     app.connect("config-inited", set_cache)
     app.connect("config-inited", set_theme)
+    app.connect("doctree-resolved", drop_scripts)
     app.connect("autodoc-process-docstring", escape_bars)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
