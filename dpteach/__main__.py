@@ -1,96 +1,123 @@
-"""Command line: ``python -m dpteach account …``. Exit code 2 and one line on stderr for bad input."""
+"""Command line: ``python -m dpteach account | calibrate | report | train``.
+
+Exit code 0, or 2 and one line on stderr: bad input, an unreachable target, a file that can't be written.
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
+import secrets
 import signal
 import sys
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, NoReturn
 
-from dpteach.accountants import account, answer, convention, warnings_for
+from dpteach import _validate as check
+from dpteach.accountants import NAMES, account, answer, convention, run_under, warnings_for
+from dpteach.calibration import SOUGHT, calibrate
 from dpteach.moments import ORDERS
+from dpteach.report import statement, to_html, to_markdown
 from dpteach.run import RELATIONS, NoisySGD
 
 __all__ = ["main", "program"]
 
-_EPILOG = """\
+_CONVENTIONS = """\
 conventions (a sigma means nothing without one):
   add-remove   neighbours differ by one record more or less; Poisson batches; noise std = sigma × clip_norm
                on the sum of clipped gradients (Abadi et al. 2016, TF-Privacy, Opacus).
   replace-one  neighbours differ in one record's value; batches are uniform subsets of exactly m; noise std =
                2 × sigma × clip_norm on the sum (Dong, Roth and Su 2022, Algorithm 1).
-The clipping norm doesn't enter: only the ratio of noise to sensitivity matters.
+The clipping norm doesn't enter epsilon: only the ratio of noise to sensitivity matters.
 
-examples:
-  python -m dpteach account --convention add-remove --q 0.01 --sigma 4 --steps 10000 --delta 1e-5
-  python -m dpteach account --convention replace-one --n 60000 --batch-size 256 --epochs 15 --sigma 1.3 --delta 1e-5
+kinds: 'bracket' encloses the value and 'upper bound' is above it: these are guarantees. 'asymptotic' is a limit for
+many steps, which may be too small.
+
 """
-
-
-_OPTION_OF = {"sampling_rate": "q", "batch_size": "batch-size"}  # argument of NoisySGD: what the user typed
+_MNIST = "--n 60000 --batch-size 256"
+_EXAMPLES = {
+    "account": f"""\
+  python -m dpteach account --convention add-remove --q 0.01 --sigma 4 --steps 10000 --delta 1e-5
+  python -m dpteach account --convention replace-one {_MNIST} --epochs 15 --sigma 1.3 --delta 1e-5
+""",
+    "calibrate": f"""\
+  How much noise for epsilon at most 2? How many steps, or how large a batch, with a given noise?
+  python -m dpteach calibrate --convention add-remove {_MNIST} --epochs 15 --epsilon 2 --delta 1e-5
+  python -m dpteach calibrate --find steps --guarantee moments --convention add-remove {_MNIST} --sigma 1.3 \
+--epsilon 2 --delta 1e-5
+  python -m dpteach calibrate --find batch-size --convention replace-one --n 60000 --steps 3516 --sigma 1.3 \
+--epsilon 2 --delta 1e-5
+""",
+    "report": f"""\
+  python -m dpteach report --convention add-remove {_MNIST} --epochs 15 --sigma 1.3 --clip-norm 1.5 --delta 1e-5
+  python -m dpteach report --convention replace-one {_MNIST} --epochs 15 --sigma 1.3 --delta 1e-5 --unit user \
+--records-per-user 2 --tuning-runs 4 --format html --output statement.html
+""",
+    "train": """\
+  Three updates of the tutorial network on MNIST (15 epochs by default), then the statement for what was made.
+  python -m dpteach train --convention add-remove --sigma 1.3 --epochs 0.01
+""",
+}
+_OPTION_OF = {  # argument of a function: what the user typed
+    "sampling_rate": "q",
+    "batch_size": "batch-size",
+    "records_per_unit": "records-per-user",
+    "tuning_runs": "tuning-runs",
+    "clip_norm": "clip-norm",
+    "learning_rate": "learning-rate",
+}
 
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {' '.join(message.split())}\n")
 
+    def _print_message(self, message: str, file: Any = None) -> None:
+        if message and file is not None:  # argparse's own hides that a disk is full
+            file.write(message)
+
 
 def _parser() -> argparse.ArgumentParser:
     top = _Parser(prog="dpteach", description="What a run of noisy SGD guarantees, by every accountant.")
     commands = top.add_subparsers(dest="command", required=True, parser_class=_Parser)
-    one = commands.add_parser(
-        "account",
-        help="every guarantee of one run, side by side",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    _add_run_arguments(one)
-    one.add_argument("--delta", type=float, required=True, help="δ, in (0, 1); below 1/n")
-    one.add_argument("--orders", choices=ORDERS, default="integer", help="orders of the moments (default: integer)")
-    one.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
+    for name, (_, purpose, options) in _COMMANDS.items():
+        epilog = _CONVENTIONS + "examples:\n" + _EXAMPLES[name]
+        form = argparse.RawDescriptionHelpFormatter
+        one = commands.add_parser(name, help=purpose, description=purpose, epilog=epilog, formatter_class=form)
+        one.add_argument("--convention", choices=RELATIONS, required=True, help="neighbours, with their sampling")
+        for option, settings in options.items():
+            one.add_argument(option, **settings)
     return top
 
 
-def _add_run_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--convention", choices=RELATIONS, required=True, help="neighbouring relation, with its sampling"
-    )
-    parser.add_argument("--sigma", type=float, required=True, help="noise std / sensitivity, in the convention named")
-    parser.add_argument("--n", type=int, help="number of records")
-    parser.add_argument("--batch-size", type=int, help="records in a batch (expected number under add-remove)")
-    parser.add_argument("--epochs", type=float, help="passes over the data: T = ceil(epochs × n / batch size)")
-    parser.add_argument("--q", type=float, help="sampling rate, instead of n and batch size")
-    parser.add_argument("--steps", type=int, help="number of noisy updates T, instead of epochs")
+def _facts(args: argparse.Namespace) -> dict[str, Any]:
+    """What the user said of the run, by NoisySGD's names."""
+    typed = {"sampling_rate": "q"}
+    names = ("sigma", "n", "batch_size", "epochs", "sampling_rate", "steps", "clip_norm")
+    found = {name: getattr(args, typed.get(name, name), None) for name in names}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _run(args: argparse.Namespace) -> NoisySGD:
-    make = NoisySGD.abadi16 if args.convention == "add-remove" else NoisySGD.drs22
-    return make(
-        sigma=args.sigma,
-        n=args.n,
-        batch_size=args.batch_size,
-        epochs=args.epochs,
-        sampling_rate=args.q,
-        steps=args.steps,
-    )
+    return run_under(args.convention, **_facts(args))
 
 
-def _answer(args: argparse.Namespace) -> dict[str, Any]:
+def _account(args: argparse.Namespace) -> str:
     run = _run(args)
-    warnings = warnings_for(run, args.delta)
-    rows = [answer(guarantee, args.delta) for guarantee in account(run, args.convention, args.orders)]
-    return {
+    found = {
         "convention": args.convention,
         "sampling": run.sampling,
         "steps": run.steps,
         "delta": args.delta,
         "noise_multiplier": run.noise_multiplier,
         "sampling_rate": run.sampling_rate,
-        "warnings": warnings,
-        "guarantees": rows,
+        "warnings": warnings_for(run, args.delta),
+        "guarantees": [answer(guarantee, args.delta) for guarantee in account(run, args.convention, args.orders)],
         "assumptions": convention(run, args.convention),
     }
+    return json.dumps(found, allow_nan=False) if args.json else _table(found)
 
 
 def _cell(value: Any) -> str:
@@ -103,38 +130,195 @@ def _cell(value: Any) -> str:
     return "none" if value is None else str(value)
 
 
-def _table(answer: dict[str, Any]) -> str:
-    lines = [f"{answer['assumptions']}; steps T = {answer['steps']}; delta = {answer['delta']:g}", ""]
+def _table(found: dict[str, Any]) -> str:
+    lines = [f"{found['assumptions']}; steps T = {found['steps']}; delta = {found['delta']:g}", ""]
     lines.append(f"{'guarantee':<20}{'kind':<14}{'epsilon':<24}notes")
-    for row in answer["guarantees"]:
+    for row in found["guarantees"]:
         notes = ", ".join(f"{k} {_cell(v)}" for k, v in row.items() if k not in ("name", "kind", "epsilon"))
         lines.append(f"{row['name']:<20}{row['kind']:<14}{_cell(row['epsilon']):<24}{notes}")
-    lines += [f"warning: {text}" for text in answer["warnings"]]
+    lines += [f"warning: {text}" for text in found["warnings"]]
     return "\n".join(line.rstrip() for line in lines)
+
+
+def _calibrate(args: argparse.Namespace) -> str:
+    target = {"epsilon": args.epsilon, "delta": args.delta}
+    sought = args.find.replace("-", "_")
+    found = calibrate(sought, args.guarantee, args.convention, orders=args.orders, **target, **_facts(args))
+    warnings = warnings_for(found.run, found.delta)
+    if found.kind == "asymptotic":
+        warnings.append(f"{found.guarantee} is asymptotic: a limit for many steps, not a guarantee")
+    if args.json:
+        facts = {"find": args.find, "value": found.value, "guarantee": found.guarantee, "kind": found.kind}
+        facts |= {"epsilon": found.epsilon, "target": args.epsilon, "delta": found.delta, "steps": found.run.steps}
+        facts |= {"assumptions": convention(found.run, args.convention), "warnings": warnings}
+        return json.dumps(facts, allow_nan=False)
+    kind = "bracket, its upper end" if found.kind == "bracket" else found.kind
+    lines = [
+        f"{args.find} = {found.value!r}",
+        f"{found.guarantee} ({kind}): epsilon = {found.epsilon:.6g}, wanted at most {args.epsilon:g}",
+        f"{convention(found.run, args.convention)}; steps T = {found.run.steps}; delta = {found.delta:g}",
+    ]
+    return "\n".join(lines + [f"warning: {text}" for text in warnings])
+
+
+def _statement(run: NoisySGD, args: argparse.Namespace, warnings: tuple[str, ...] = ()) -> str:
+    facts = statement(
+        run,
+        args.convention,
+        args.delta,
+        orders=args.orders,
+        unit=args.unit,
+        records_per_unit=args.records_per_user,
+        tuning_runs=args.tuning_runs,
+    )
+    facts["warnings"].extend(warnings)
+    write = {"md": to_markdown, "html": to_html, "json": lambda found: json.dumps(found, allow_nan=False)}
+    return write[args.format](facts)
+
+
+def _report(args: argparse.Namespace) -> str:
+    return _statement(_run(args), args)
+
+
+def _train(args: argparse.Namespace) -> str:
+    length = {} if args.epochs or args.steps else {"epochs": 15}
+    run = run_under(args.convention, **{**_facts(args), **length, "n": 60000})
+    _statement(replace(run, epochs=None, steps=1), args)  # bad input is refused before the work
+    from dpteach import mnist, training  # here, since torch takes seconds to load, and the other commands do without
+
+    seed = secrets.randbits(62) if args.seed is None else args.seed
+    known = () if args.seed is None else (f"the seed {seed} is known: with it anyone can draw the same noise again",)
+    seed = check.whole("seed", seed, "[0, 4.6e18]")
+    model, data = mnist.tutorial_cnn(training.torch.Generator().manual_seed(seed)), mnist.load()
+    options = {"learning_rate": args.learning_rate, "seed": seed, "stop_after": args.stop_after}
+    result = training.train(model, run, data.x_train, data.y_train, progress=sys.stderr is not None, **options)
+    made = replace(run, epochs=None, steps=result.steps)
+    print(f"test accuracy {training.accuracy(result.model, data.x_test, data.y_test):.2f} %", file=sys.stderr)
+    return _statement(made, args, known)
+
+
+_NUMBER, _WHOLE = {"type": float}, {"type": int}
+_SIGMA = {"--sigma": {**_NUMBER, "help": "noise std / sensitivity, in the convention named"}}
+_SIZE = {
+    "--n": {**_WHOLE, "help": "number of records"},
+    "--batch-size": {**_WHOLE, "help": "records in a batch (expected number under add-remove)"},
+    "--q": {**_NUMBER, "help": "sampling rate, instead of n and batch size"},
+}
+_LENGTH = {
+    "--epochs": {**_NUMBER, "help": "passes over the data: T = ceil(epochs × n / batch size)"},
+    "--steps": {**_WHOLE, "help": "number of noisy updates T, instead of epochs"},
+}
+_QUESTION = {
+    "--delta": {**_NUMBER, "required": True, "help": "δ, in (0, 1); below 1/n"},
+    "--orders": {"choices": ORDERS, "default": "integer", "help": "orders of the moments (default: integer)"},
+}
+_JSON = {"--json": {"action": "store_true", "help": "print one JSON object instead of text"}}
+_PAGE = {
+    "--unit": {"default": "record", "help": "whom the claim protects: record, user, device, … (default: record)"},
+    "--records-per-user": {**_WHOLE, "default": 1, "help": "most records that one unit has (default: 1)"},
+    "--tuning-runs": {**_WHOLE, "help": "other trainings on the same data, counted by composition"},
+    "--format": {"choices": ("md", "html", "json"), "default": "md", "help": "default: md (Markdown)"},
+    "--output": {"help": "file to write, instead of the terminal"},
+}
+_CLIP = {"--clip-norm": {**_NUMBER, "help": "clipping norm C, for the record (default: 1)"}}
+_MUST = {"--sigma": {**_SIGMA["--sigma"], "required": True}}
+_COMMANDS = {
+    "account": (_account, "every guarantee of one run, side by side", _MUST | _SIZE | _LENGTH | _QUESTION | _JSON),
+    "calibrate": (
+        _calibrate,
+        "the noise, the steps or the batch size for a wished-for epsilon and delta",
+        {
+            "--find": {
+                "choices": [name.replace("_", "-") for name in SOUGHT], "default": "sigma", "help": "default: sigma",
+            },
+            "--guarantee": {
+                "choices": NAMES, "default": "tensor-power", "help": "whose epsilon (default: tensor-power, upper end)",
+            },
+            "--epsilon": {**_NUMBER, "required": True, "help": "the largest epsilon allowed"},
+            **_SIGMA, **_SIZE, **_LENGTH, **_QUESTION, **_JSON,
+        },
+    ),
+    "report": (
+        _report,
+        "the one-page privacy statement of a run",
+        _MUST | _SIZE | _LENGTH | _CLIP | _QUESTION | _PAGE,
+    ),
+    "train": (
+        _train,
+        "train the tutorial network on MNIST (needs torch) and print the statement of what was done",
+        {
+            **_MUST,
+            "--batch-size": {**_SIZE["--batch-size"], "default": 256},
+            **_LENGTH,
+            "--clip-norm": {**_NUMBER, "default": 1.5, "help": "clipping norm C (default: 1.5)"},
+            "--learning-rate": {**_NUMBER, "default": 0.25, "help": "η (default: 0.25)"},
+            "--seed": {**_WHOLE, "help": "makes the run repeatable, and the noise guessable (default: a secret seed)"},
+            "--stop-after": {**_WHOLE, "help": "make only so many of the run's updates"},
+            **_QUESTION, "--delta": {**_NUMBER, "default": 1e-5, "help": "default: 1e-5"}, **_PAGE,
+        },
+    ),
+}  # fmt: skip
+
+
+def _checked_output(name: str | None) -> Path | None:
+    """The file to write, refused before any work is done; a link is followed."""
+    if name is None:
+        return None
+    path = Path(os.path.realpath(name))
+    if not name or path.exists() and not path.is_file() or not path.parent.is_dir():
+        raise ValueError(f"output = {name!r} isn't allowed: it must be a file, new or old, in a folder that's there")
+    return path
+
+
+def _deliver(text: str, path: Path | None) -> None:
+    """Print, or write aside and rename: a file that was there stays whole until the new one is."""
+    if path is None:
+        print(text)
+        return
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with open(aside, "x", encoding="utf-8") as file:
+            file.write(text + "\n")
+        os.replace(aside, path)
+    except OSError as error:
+        aside.unlink(missing_ok=True)
+        raise ValueError(f"output = {str(path)!r} can't be written: {error.strerror}") from None
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command; the exit code is 0, or 2 for bad input."""
     args = _parser().parse_args(argv)
     try:
-        answer = _answer(args)
-    except ValueError as error:
+        path = _checked_output(getattr(args, "output", None))
+        _deliver(_COMMANDS[args.command][0](args), path)
+    except (ValueError, ImportError) as error:
         text = " ".join(str(error).split())
         for name, option in _OPTION_OF.items():
             text = text.replace(name, option)
         print(f"dpteach {args.command}: {text}", file=sys.stderr)
         return 2
-    print(json.dumps(answer, allow_nan=False) if args.json else _table(answer))
     return 0
 
 
 def program() -> int:
-    """`main` for a shell: silent when a pipe's reader goes away, legible where the terminal lacks a letter."""
+    """`main` for a shell: silent when a pipe's reader goes away, one line when the disk is full or stdout is closed."""
     if hasattr(signal, "SIGPIPE"):  # not on Windows
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-    if sys.stdout:
+    try:
+        if sys.stdout is None:
+            raise OSError("it's closed")
         sys.stdout.reconfigure(errors="replace")
-    return main()
+        try:
+            return main()
+        finally:
+            sys.stdout.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or Python would try again at exit
+        print(f"dpteach: can't write to stdout: {error.strerror or error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("\ndpteach: interrupted", file=sys.stderr)
+        return 130
 
 
 if __name__ == "__main__":

@@ -6,9 +6,12 @@ worse of the two directions of the Poisson pair.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from dpteach import _validate as check
 from dpteach.composition import OptimalComposition, StrongComposition
@@ -18,8 +21,11 @@ from dpteach.moments import ORDERS, MomentsGuarantee, Orders
 from dpteach.run import NoisySGD, Relation
 from dpteach.tensor_power import TensorPower
 
-__all__ = ["Unavailable", "account", "answer", "convention", "warnings_for"]
+__all__ = ["NAMES", "Unavailable", "account", "answer", "convention", "epsilon_or_reason", "run_under", "warnings_for"]
 
+NAMES = (
+    "tensor-power", "moments", "rdp", "optimal-composition", "strong-composition", "berry-esseen", "edgeworth", "clt",
+)  # fmt: skip
 _SMALL_DELTA = 1e-6
 _DELTA_ADVICE = "δ is a probability; typical values are below 1/n"
 
@@ -99,6 +105,30 @@ def account(run: NoisySGD, relation: Relation, orders: Orders = "integer") -> tu
         ("clt", "asymptotic", lambda: clt_guarantee(worst, **common)),
     )
     return tuple(_or_reason(*maker, where) for maker in makers)
+
+
+def run_under(relation: Relation, **facts: Any) -> NoisySGD:
+    """The run as the relation's paper makes it: Poisson batches for add-remove, exactly m records for replace-one.
+
+    `facts` are those of `NoisySGD`, with sigma (noise std / sensitivity) in place of the noise multiplier.
+
+    >>> run_under("replace-one", sampling_rate=0.01, sigma=1.3, steps=1).noise_multiplier
+    2.6
+    """
+    paper = {"add-remove": NoisySGD.abadi16, "replace-one": NoisySGD.drs22}
+    return paper[check.choice("relation", relation, tuple(paper))](**facts)
+
+
+def epsilon_or_reason(guarantee: Guarantee | Unavailable, delta: float) -> tuple[float, str]:
+    """ε as one number, a bracket's upper end; infinity and the reason where the guarantee says nothing at δ.
+
+    >>> epsilon_or_reason(Unavailable("berry-esseen", "upper bound", "the law isn't symmetric"), 1e-5)
+    (inf, "the law isn't symmetric")
+    """
+    row = answer(guarantee, delta)
+    if row["epsilon"] is None:
+        return math.inf, row["reason"]
+    return float(np.max(row["epsilon"])), ""
 
 
 def answer(guarantee: Guarantee | Unavailable, delta: float) -> dict[str, Any]:

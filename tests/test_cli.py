@@ -239,3 +239,129 @@ def test_no_torch_for_accounting():
     )
     done = subprocess.run([sys.executable, "-c", code, *HEADLINE], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+# --- every command
+
+REPORT = ["report", *RUN_A[1:]]
+CALIBRATE = f"calibrate --convention add-remove {MNIST} --epochs 15 --epsilon 2".split()
+
+
+def help_of(command):
+    done = subprocess.run([sys.executable, "-m", "dpteach", command, "--help"], capture_output=True, text=True)
+    assert done.returncode == 0 and done.stderr == ""
+    return done.stdout
+
+
+@pytest.mark.parametrize("command", ["account", "calibrate", "report", "train"])
+def test_help_teaches_and_its_examples_run(command, tmp_path):
+    """Conventions and kinds stand there; what it shows can be typed as it is."""
+    text = help_of(command)
+    for words in ("conventions", "sigma × clip_norm", "2 × sigma × clip_norm", "asymptotic", "examples:"):
+        assert words in text
+    examples = [line.split()[1:] for line in text.splitlines() if line.startswith("  python -m dpteach")]
+    assert examples and all(example[:3] == ["-m", "dpteach", command] for example in examples)
+    for example in examples:
+        env = {**os.environ, "OMP_NUM_THREADS": "1"}
+        done = subprocess.run([sys.executable, *example], capture_output=True, text=True, cwd=tmp_path, env=env)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout or (tmp_path / "statement.html").read_text("utf-8").startswith("<!DOCTYPE html>")
+        if command == "train":
+            assert "3 updates" in done.stdout and "step 3/3" in done.stderr and "test accuracy" in done.stderr
+
+
+@pytest.mark.parametrize("relation", ["add-remove", "replace-one"])
+@pytest.mark.parametrize("epochs, sigma", [(15, 1.3), (60, 1.1), (45, 0.7)])
+def test_report_agrees_with_account(ask, ask_json, relation, epochs, sigma):
+    same = f"--convention {relation} {MNIST} --epochs {epochs} --sigma {sigma}".split()
+    code, out, err = ask(["report", *same, "--format", "json"])
+    told = json.loads(out)
+    asked, _ = ask_json(["account", *same])
+    assert (code, err) == (0, "") and told["guarantees"] == asked["guarantees"]
+    for key in ("convention", "sampling", "steps", "delta", "noise_multiplier", "sampling_rate", "assumptions"):
+        assert told[key] == asked[key]
+    assert set(asked["warnings"]) <= set(told["warnings"])
+
+
+def test_calibrate_prints_what_account_confirms(ask, ask_json):
+    code, out, err = ask([*CALIBRATE, "--json"])
+    found = json.loads(out)
+    assert (code, err) == (0, "") and 1.999 <= found["epsilon"] <= 2 and found["kind"] == "bracket"
+    same = f"account --convention add-remove {MNIST} --epochs 15 --sigma {found['value']!r}".split()
+    assert ask_json(same)[1]["tensor-power"]["epsilon"][1] == found["epsilon"]
+    code, out, _ = ask(CALIBRATE)
+    assert code == 0 and out.startswith(f"sigma = {found['value']!r}\n") and "bracket, its upper end" in out
+    code, out, _ = ask([*CALIBRATE, "--guarantee", "clt"])
+    assert code == 0 and "warning: clt is asymptotic" in out
+
+
+def test_output_is_written_aside(ask, tmp_path, monkeypatch):
+    file = tmp_path / "of a run.html"
+    file.write_text("before")
+    assert ask([*REPORT, "--format", "html", "--output", str(file)]) == (0, "", "")
+    assert file.read_text("utf-8").startswith("<!DOCTYPE html>") and os.listdir(tmp_path) == [file.name]
+    file.write_text("before")
+    full = OSError(28, "No space left on device")
+    monkeypatch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(full))
+    code, out, err = ask([*REPORT, "--output", str(file)])
+    assert code == 2 and "No space left" in err and err.count("\n") == 1
+    assert file.read_text() == "before" and os.listdir(tmp_path) == [file.name]
+
+
+@pytest.mark.parametrize("output", ["", ".", "/dev/null", "no such folder/a.md", "x" * 5000])
+def test_output_that_is_no_file_is_refused(ask, tmp_path, monkeypatch, output):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = ask([*REPORT, "--output", output])
+    assert code == 2 and out == "" and err.count("\n") == 1 and "output" in err
+    assert os.listdir(tmp_path) == []
+
+
+TRAIN = "train --convention add-remove --sigma 1.3 --epochs 0.01".split()
+MORE_BAD = [
+    (["calibrate"], "convention"),
+    ([*CALIBRATE, "--sigma", "1"], "sigma = 1.0 isn't allowed"),
+    ([*CALIBRATE, "--epsilon", "0"], "epsilon"),
+    ([*CALIBRATE, "--epsilon", "nan"], "epsilon"),
+    ([*CALIBRATE, "--guarantee", "pld"], "guarantee"),
+    ([*CALIBRATE, "--guarantee", "berry-esseen"], "isn't symmetric"),
+    ([*CALIBRATE, "--find", "steps"], "sigma"),
+    ([*CALIBRATE, "--find", "batch-size"], "batch-size"),
+    ([*REPORT, "--records-per-user", "0"], "records-per-user"),
+    ([*REPORT, "--tuning-runs", "-1"], "tuning-runs"),
+    ([*REPORT, "--unit", ""], "unit"),
+    ([*REPORT, "--clip-norm", "0"], "clip-norm"),
+    ([*REPORT, "--format", "pdf"], "format"),
+    ([*TRAIN, "--batch-size", "60001"], "batch-size"),
+    ([*TRAIN, "--seed", "-1"], "seed"),
+    ([*TRAIN, "--learning-rate", "0"], "learning-rate"),
+    ([*TRAIN, "--stop-after", "9"], "stop"),
+    ([*TRAIN, "--steps", "9"], "steps"),
+    ([*TRAIN, "--delta", "2"], "delta"),
+    ([*TRAIN, "--records-per-user", "0"], "records-per-user"),
+]
+
+
+@pytest.mark.parametrize("arguments, names", MORE_BAD, ids=lambda x: " ".join(x) if isinstance(x, list) else "")
+def test_other_commands_refuse_in_one_line(ask, arguments, names):
+    code, out, err = ask(arguments)
+    assert code == 2 and out == "" and err.count("\n") == 1 and names in err, err
+
+
+def test_train_says_what_was_made(ask):
+    """Two of three updates, a seed that's known, no page before the work is done."""
+    code, out, err = ask([*TRAIN, "--stop-after", "2", "--seed", "3", "--format", "json"])
+    told = json.loads(out)
+    assert code == 0 and "test accuracy" in err
+    assert (told["steps"], told["n"], told["clip_norm"]) == (2, 60000, 1.5)
+    assert any("the seed 3 is known" in text for text in told["warnings"])
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+@pytest.mark.parametrize("arguments", [HEADLINE, REPORT, ["account", "--help"], ["--help"]], ids=" ".join)
+def test_a_full_disk_or_closed_output_is_one_line(arguments):
+    command = [sys.executable, "-m", "dpteach", *arguments]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1 and "No space left" in done.stderr
+    shell = subprocess.run(["sh", "-c", '"$@" >&-', "sh", *command], capture_output=True, text=True)
+    assert shell.returncode == 2 and shell.stderr.count("\n") == 1 and "closed" in shell.stderr

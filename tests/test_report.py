@@ -1,0 +1,194 @@
+"""The privacy statement: it agrees with `account`, says what it must, and is one file that needs nothing else."""
+
+import json
+import math
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from dpteach.accountants import Unavailable, account, answer, run_under
+from dpteach.guarantees import EpsilonDelta, GaussianGuarantee, gaussian_tradeoff
+from dpteach.laws import gaussian_delta
+from dpteach.report import group_epsilon, rounded_up, statement, to_html, to_markdown
+from dpteach.run import NoisySGD
+
+RUNS = {"A": (15, 1.3), "B": (60, 1.1), "C": (45, 0.7)}
+RELATIONS = ("add-remove", "replace-one")
+
+
+def mnist(letter, relation, **more):
+    epochs, sigma = RUNS[letter]
+    return run_under(relation, n=60000, batch_size=256, epochs=epochs, sigma=sigma, **more)
+
+
+@pytest.fixture(scope="module")
+def facts():
+    return statement(mnist("A", "add-remove", clip_norm=1.5), "add-remove", 1e-5)
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("letter", RUNS)
+def test_agrees_with_account(letter, relation):
+    run = mnist(letter, relation)
+    found = statement(run, relation, 1e-5)
+    rows = [answer(g, 1e-5) for g in account(run, relation)]
+    assert found["guarantees"] == rows and found["claimed"] == rows
+    proved = [r for r in rows if r["kind"] in ("bracket", "upper bound") and r["epsilon"] is not None]
+    least = min(np.max(r["epsilon"]) for r in proved)
+    assert found["quoted"]["epsilon"] == least <= float(found["quoted"]["at_most"]) < 1.01 * least
+    assert f"({found['quoted']['at_most']}, 1e-05)-differentially private" in found["sentence"]
+
+
+def test_numbers_of_the_papers():
+    """Exact values by another program: 1.067030 for A under replace-one, 7.208338 for C."""
+    for letter, exact in (("A", 1.067030), ("C", 7.208338)):
+        quoted = statement(mnist(letter, "replace-one"), "replace-one", 1e-5)["quoted"]
+        assert exact <= quoted["epsilon"] < exact + 1e-3 * exact and quoted["name"] == "tensor-power"
+
+
+def test_states_every_fact(facts):
+    assert (facts["n"], facts["batch_size"], facts["steps"], facts["clip_norm"]) == (60000, 256, 3516, 1.5)
+    assert facts["sigma"] == {"add-remove": 1.3, "replace-one": 0.65}
+    for page in (to_markdown(facts), to_html(facts)):
+        for words in (
+            "60000", "Poisson", "256", "3516", "1.3 ×", "C = 1.5", "1.3 under add-remove, 0.65 under replace-one",
+            "one record is added or removed", "1/n = 1.67e-05", "not counted", "asymptotic", "shuffled list",
+            "1.19226", "0.834512", "group privacy", facts["sentence"][:60],
+        ):  # fmt: skip
+            assert words in page, words
+    assert json.loads(json.dumps(facts, allow_nan=False)) == facts
+
+
+def test_warnings_and_what_is_counted():
+    run = mnist("A", "replace-one")
+    large = statement(run, "replace-one", 1e-4)
+    assert any("at least 1/n" in text for text in large["warnings"])
+    small = statement(run, "replace-one", 1e-9)
+    assert any("asymptotic epsilon can be too low" in text for text in small["warnings"])
+    counted = statement(run, "replace-one", 1e-5, unit="user", records_per_unit=2, tuning_runs=4)
+    assert not any("aren't counted" in text or "group privacy" in text for text in counted["warnings"])
+    assert "one user with up to 2 records is replaced, all 5 trainings" in counted["sentence"]
+    assert counted["guarantees"] == [answer(g, 1e-5) for g in account(run, "replace-one")]
+    claimed = {row["name"]: row["epsilon"] for row in counted["claimed"]}
+    five = run_under("replace-one", n=60000, batch_size=256, steps=5 * 3516, sigma=1.3)
+    clt = next(g for g in account(five, "replace-one") if g.name == "clt")
+    assert claimed["clt"] == GaussianGuarantee(mu=2 * clt.mu).epsilon(1e-5)
+    assert counted["quoted"]["epsilon"] == min(claimed[name] for name in ("tensor-power", "moments", "rdp"))
+
+
+def test_nothing_proved_is_said_plainly():
+    found = statement(NoisySGD.at_rate(0.9, steps=10**10, noise_multiplier=1e-30), "add-remove", 1e-5)
+    if found["quoted"] is None:
+        assert "No accountant" in found["sentence"] and found["curve"] is None and "<svg" not in to_html(found)
+    assert all(row["epsilon"] is not None or row["reason"] for row in found["guarantees"])
+
+
+# --- group privacy
+
+
+@pytest.mark.parametrize("mu, k", [(0.1, 2), (0.5, 3), (1.0, 5), (0.02, 40)])
+def test_group_of_a_gaussian(mu, k):
+    """kμ-GDP is attained, so no bound lies below it; the pair bound, from the profile alone, lies above."""
+    exact = group_epsilon(GaussianGuarantee(mu=mu), k, 1e-5)
+    assert abs(float(gaussian_delta(k * mu, exact)) / 1e-5 - 1) < 1e-6
+    alpha, folded = np.linspace(0.001, 0.999, 99), np.linspace(0.001, 0.999, 99)
+    for _ in range(k):  # 1 - (1-f)^{∘k}: DRS22, Theorem 2.14
+        folded = 1 - gaussian_tradeoff(mu, folded)
+    np.testing.assert_allclose(1 - folded, gaussian_tradeoff(k * mu, alpha), atol=1e-12)
+
+    hidden = run_under("add-remove", sampling_rate=1.0, sigma=1 / mu, steps=1)
+    power = next(g for g in account(hidden, "add-remove") if g.name == "tensor-power")
+    pair = group_epsilon(power, k, 1e-5)
+    assert exact < pair
+    grid = np.linspace(0, pair / k, 4001)[1:]
+    attained = gaussian_delta(mu, grid) * np.expm1(k * grid) / np.expm1(grid)
+    assert attained[-1] <= 1e-5 * (1 + 1e-9) and np.all(attained[:-80] > 1e-5)  # proved, and nearly the least
+
+
+def test_group_of_a_pair_by_hand():
+    """(1, 1e-9) for one record is (3, 1e-9·(1 + e + e²)) for three."""
+    pair = EpsilonDelta(epsilon_0=1.0, delta_0=1e-9)
+    for_three = 1e-9 * (1 + math.e + math.e**2)
+    assert abs(group_epsilon(pair, 3, for_three * 1.002) - 3) < 1e-6
+    assert group_epsilon(pair, 3, for_three * 0.99) is None
+    assert group_epsilon(Unavailable("rdp", "upper bound", "no"), 2, 1e-5) is None
+    assert group_epsilon(pair, 1, 1e-6) == pair.epsilon(1e-6)
+
+
+def test_full_batches_use_the_sensitivity_of_k_records():
+    """Without sampling k records move the sum by kC: the guarantee of k times less noise, which is kμ-GDP."""
+    run = run_under("add-remove", n=100, batch_size=100, steps=4, sigma=8.0)
+    found = statement(run, "add-remove", 1e-3, unit="user", records_per_unit=3)
+    exact = GaussianGuarantee(mu=3 * math.sqrt(4) / 8).epsilon(1e-3)
+    assert abs(found["quoted"]["epsilon"] - exact) < 1e-9
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 1e-7, 0.0999999, 1.0671, 9.996, 87.2413, 12345.6])
+def test_rounded_up_is_never_below(epsilon):
+    assert epsilon <= float(rounded_up(epsilon)) <= epsilon * 1.01 + 1e-12 and "E" not in rounded_up(epsilon)
+
+
+# --- the page
+
+
+class Reader(HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.open, self.seen = [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.seen.append((tag, dict(attrs)))
+        if tag not in ("meta", "path", "polyline"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.seen.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        if tag not in ("path", "polyline"):
+            assert self.open.pop() == tag
+
+
+def test_page_is_whole_and_asks_for_nothing(facts):
+    page = to_html(facts)
+    reader = Reader()
+    reader.feed(page)
+    assert reader.open == []
+    tags = [tag for tag, _ in reader.seen]
+    assert not {"script", "link", "img", "iframe"} & set(tags) and "url(" not in page and "http" not in page
+    assert tags.count("svg") == 1 and tags.count("title") == 2 and "desc" in tags
+    assert "prefers-color-scheme: dark" in page and "@page { size: A4" in page
+    assert not re.search(r"\$\w", page) and "nan" not in page.split("</style>")[1].replace("tensor", "")
+
+
+def test_curve_is_below_its_diagonal_and_above_its_pair(facts):
+    curve = facts["curve"]
+    alpha, beta, pair = (np.array(curve[key]) for key in ("alpha", "beta", "pair"))
+    assert np.all(pair <= beta + 2e-3) and np.all(beta <= 1 - alpha + 1e-12) and np.all(np.diff(beta) <= 0)
+    points = re.search(r'class="curve" points="([^"]*)"', to_html(facts)).group(1).split()
+    drawn = np.array([[float(x) for x in point.split(",")] for point in points])
+    np.testing.assert_allclose(drawn, np.column_stack([200 * alpha, 200 - 200 * beta]), atol=0.006)
+
+
+def test_what_the_user_typed_is_escaped():
+    run = NoisySGD.at_rate(0.01, steps=10, noise_multiplier=4.0)
+    found = statement(run, "add-remove", 1e-5, unit="<b>a|b*</b> & c")
+    assert "<b>" not in to_html(found) and "&lt;b&gt;a|b*&lt;/b&gt; &amp; c" in to_html(found)
+    assert r"\<b\>a\|b\*\</b\>" in to_markdown(found)
+
+
+@pytest.mark.parametrize(
+    "name, value",
+    [
+        *[("unit", v) for v in ("", " ", "a\nb", 3, None, "x" * 41)],
+        *[("records_per_unit", v) for v in (0, -1, 1.5, math.nan, "2", True, 10**7)],
+        *[("tuning_runs", v) for v in (-1, 0.5, "many")],
+        *[("orders", v) for v in ("all",)],
+    ],
+)
+def test_bad_arguments_are_named(name, value):
+    run = NoisySGD.at_rate(0.01, steps=10, noise_multiplier=4.0)
+    with pytest.raises(ValueError, match=f"^{name} = "):
+        statement(run, "add-remove", 1e-5, **{name: value})
