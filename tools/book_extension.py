@@ -3,6 +3,8 @@
 - A change in dpteach runs the chapters again.
 - Figures, theorems, exercises and equations are numbered within their chapter: Lemma 12.2.
 - No page asks for anything outside the book.
+- The book's own script, and two small repairs of what a screen reader is told.
+- Each chapter can be downloaded as a notebook that Jupyter shows and runs as it is.
 - In the EPUB formulas are MathML, and nothing needs a script.
 
 myst-nb's cache looks at a chapter's cells only, so cells that call a changed dpteach would keep
@@ -20,8 +22,9 @@ from docutils import nodes
 from sphinx.environment.collectors.toctree import TocTreeCollector
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from frame import ROOT, environment, source_hash
+from frame import ROOT, chapters, environment, source_hash
 from mathml import register as register_mathml
+from plain import write_downloads
 
 CACHES = ROOT / ".cache" / "notebooks"
 _assign_figure_numbers = TocTreeCollector.assign_figure_numbers
@@ -44,6 +47,7 @@ def set_theme(app, config):
     options["navbar_persistent"] = []
     known = bool(options.get("repository_url"))
     options["use_repository_button"] = options["use_issues_button"] = known
+    config.templates_path.append("book/_templates")
 
 
 def drop_thebe(app):
@@ -52,6 +56,18 @@ def drop_thebe(app):
         listeners[:] = [x for x in listeners if not x.handler.__module__.startswith("sphinx_thebe")]
     styles = app.registry.css_files  # its stylesheet would be asked for, and isn't copied any more
     styles[:] = [entry for entry in styles if "thebe" not in entry[0]]
+
+
+def add_script(app):
+    """The book's script, on web pages only."""
+    if app.builder.name == "html":
+        app.add_js_file("book.js")
+
+
+def name_by_text(app, page, template, context, doctree):
+    """A hidden cell's handle is read out as what it shows ("Show code cell source"), not as something else."""
+    if "body" in context:
+        context["body"] = context["body"].replace('<summary aria-label="Toggle hidden content">', "<summary>")
 
 
 def escape_bars(app, what, name, obj, options, lines):
@@ -89,6 +105,17 @@ def drop_scripts(app, doctree, docname):
                 node.parent.remove(node)
 
 
+def offer_notebook(app, pagename, templatename, context, doctree):
+    """A chapter's download button offers its notebook too; the theme builds the link from this name."""
+    if app.builder.name == "html" and ROOT / f"{pagename}.md" in chapters():
+        context["ipynb_source"] = f"{pagename}.ipynb"
+
+
+def write_notebooks(app, exception):
+    if app.builder.name == "html" and not exception:
+        write_downloads(Path(app.outdir) / "_sources")
+
+
 def setup(app):
     os.environ.update(environment())
     register_mathml(app)
@@ -96,6 +123,10 @@ def setup(app):
     TocTreeCollector.assign_figure_numbers = chapter_numbers(_assign_figure_numbers)
     app.connect("config-inited", set_cache)
     app.connect("config-inited", set_theme)
+    app.connect("html-page-context", offer_notebook, priority=100)
+    app.connect("build-finished", write_notebooks)
     app.connect("doctree-resolved", drop_scripts)
+    app.connect("builder-inited", add_script)
+    app.connect("html-page-context", name_by_text)
     app.connect("autodoc-process-docstring", escape_bars)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

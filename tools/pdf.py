@@ -89,8 +89,8 @@ def print_page(driver):
     answer = driver.execute_cdp_cmd("Page.printToPDF", {
         "scale": SCALE, "paperWidth": WIDTH, "paperHeight": HEIGHT, "marginTop": MARGIN,
         "marginBottom": MARGIN, "marginLeft": MARGIN, "marginRight": MARGIN,
-        "printBackground": True, "displayHeaderFooter": True, "headerTemplate": "<span></span>", "footerTemplate": FOOTER,
-        "generateTaggedPDF": True, "generateDocumentOutline": True})
+        "printBackground": True, "displayHeaderFooter": True, "headerTemplate": "<span></span>",
+        "footerTemplate": FOOTER, "generateTaggedPDF": True, "generateDocumentOutline": True})
     return b64decode(answer["data"])
 
 
