@@ -2,7 +2,7 @@
 # Choose a Python with `make book PYTHON=/path/to/python3.12`.
 
 .DEFAULT_GOAL := help
-.PHONY: help install book test lint serve clean outputs bench figure7
+.PHONY: help install book test lint serve clean outputs bench figure7 live
 PY := .venv/bin/python
 
 help:  ## list the targets
@@ -12,6 +12,7 @@ help:  ## list the targets
 	@echo "make serve    show the built book at http://localhost:8000"
 	@echo "make outputs  renew the kept notebooks in tests/notebooks (ONLY=book/NN-name.md: one)"
 	@echo "make figure7  train what isn't recorded yet of Figure 7 (about 7 minutes a seed and noise)"
+	@echo "make live     make the stored curves and static pictures of the live figures (about 10 minutes)"
 	@echo "make bench    time the slow parts"
 	@echo "make clean    remove everything built; .venv stays (rm -rf .venv removes it too)"
 
@@ -38,6 +39,9 @@ bench: install
 
 figure7: install  # stop it at any moment; it goes on where it was
 	@$(PY) tools/figure7.py
+
+live: install
+	@$(PY) tools/live_grid.py
 
 clean:
 	rm -rf _build .cache .pytest_cache .ruff_cache .hypothesis *.egg-info
