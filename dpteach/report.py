@@ -45,7 +45,7 @@ def group_epsilon(guarantee: Guarantee | Unavailable, records: int, delta: float
     """ε at δ for a group of `records` records, from the guarantee for one; None where it follows from nothing.
 
     μ-GDP for one record is kμ-GDP for k (DRS22, Theorem 2.14). From any other guarantee, (ε', δ')-DP for one record is
-    (kε', δ'(e^{kε'} - 1)/(e^{ε'} - 1))-DP for k (Vadhan 2017, Lemma 2.2), and the best δ' is taken. Of the
+    (kε', δ'(e^{kε'} - 1)/(e^{ε'} - 1))-DP for k, by induction (chapter 20), and the best δ' is taken. Of the
     guarantee's kind: an upper bound from an upper bound.
 
     >>> round(group_epsilon(GaussianGuarantee(mu=0.5), 2, 1e-5), 5)  # 1-GDP
