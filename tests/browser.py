@@ -57,6 +57,12 @@ class Browser:
                 pytest.fail(f"{what}: not after {seconds} s on {self.driver.current_url}")
             time.sleep(0.02)
 
+    def scheme(self, colours):
+        """Ask pages for 'light' or 'dark' colours, also the page that's open; nothing moves on its own."""
+        wanted = {"prefers-color-scheme": colours, "prefers-reduced-motion": "reduce"}
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {
+            "features": [{"name": name, "value": value} for name, value in wanted.items()]})
+
     def console(self):
         """What the console said since the last call: 'LEVEL message' for each entry."""
         return [f"{entry['level']} {entry['message']}" for entry in self.driver.get_log("browser")]
@@ -90,9 +96,10 @@ def chromium(width=1280, height=900, mobile=False, dark=False):
         driver = webdriver.Chrome(options, Service(find("DPTEACH_CHROMEDRIVER")))
         try:
             driver.set_page_load_timeout(120)
-            scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-            driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
-            yield Browser(driver)
+            driver.set_script_timeout(120)
+            browser = Browser(driver)
+            browser.scheme("dark" if dark else "light")
+            yield browser
         finally:
             driver.quit()
 
