@@ -1,0 +1,24 @@
+// What the book adds to the theme's behaviour.
+
+// A search result shows the words around what was found, which it fetches from that page. A browser refuses
+// that for pages opened as files, with an error on the console: there the titles must do.
+if (location.protocol === "file:") DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = false;
+
+// Formulas in a line that are wider than the screen scroll, like displayed ones; and whatever scrolls can be
+// reached, and so scrolled, with the keyboard.
+function fit() {
+  for (const formula of document.querySelectorAll(".bd-article span.math")) {
+    const math = formula.querySelector("mjx-math");
+    const room = formula.closest("p, li, dd, dt, td, th, figcaption, div");
+    if (math) formula.classList.toggle("wide", math.offsetWidth > room.clientWidth && !formula.closest("table"));
+  }
+  for (const box of document.querySelectorAll(".bd-article :is(pre, table, .wide, mjx-container[display])")) {
+    if (box.scrollWidth > box.clientWidth + 1 && box.clientWidth) box.tabIndex = 0;
+  }
+}
+
+document.addEventListener("DOMContentLoaded", () => {
+  (window.MathJax?.startup?.promise || Promise.resolve()).then(fit);
+  window.addEventListener("resize", fit);
+  document.addEventListener("toggle", fit, true);
+});
