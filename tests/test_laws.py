@@ -12,7 +12,15 @@ from scipy.integrate import quad
 from scipy.optimize import minimize_scalar
 from scipy.stats import norm
 
-from dpteach.laws import GaussianLaw, PoissonLaw, SubsampledLaw, gaussian_delta, mixture_loss
+from dpteach.laws import (
+    GaussianLaw,
+    PoissonLaw,
+    SubsampledLaw,
+    gaussian_delta,
+    loss_masses,
+    loss_range,
+    mixture_loss,
+)  # fmt: skip
 
 EPSILONS = [-30.0, -3.0, -0.5, -0.01, -1e-6, 0.0, 1e-6, 0.01, 0.3, 1.0, 4.0, 12.0, 40.0]
 RATES = [1e-6, 0.004, 0.1, 0.7, 1.0]
@@ -302,3 +310,97 @@ def test_more_refusals():
         GaussianLaw(1.0).sample(0, np.random.default_rng(0))
     with pytest.raises(ValueError, match="quadrature panels"):
         PoissonLaw(0.1, 1e-3).nodes(1e6)
+
+
+# --- masses and ranges of losses, quadrature with a corner and at large orders
+
+
+def _tail(law, loss):
+    """P(L > loss) and Q(L > loss) to 50 digits, from the half-line of outputs whose loss is larger."""
+    q, mu, x = mpmath.mpf(law.rate), mpmath.mpf(law.mu), mpmath.mpf(loss)
+
+    def beyond(at):  # of the mixture and of the base, where log(1 - q + q e^{mu t - mu²/2}) > at
+        inner = (mpmath.e**at - 1 + q) / q
+        t = mpmath.log(inner) / mu + mu / 2 if inner > 0 else -mpmath.inf
+        return (1 - q) * mpmath.ncdf(-t) + q * mpmath.ncdf(mu - t), mpmath.ncdf(-t)
+
+    if isinstance(law, SubsampledLaw):  # branches at ±L(t) for t > mu/2, and an atom at 0
+        half, far = beyond(0), beyond(abs(x))
+        atom = 1 - half[0] - half[1]
+        if x >= 0:
+            return far
+        return half[0] + atom + half[1] - far[1], half[1] + atom + half[0] - far[0]
+    if law.direction == "remove":
+        return beyond(x)
+    mixture, base = beyond(-x)
+    return 1 - base, 1 - mixture
+
+
+MANY_LAWS = [
+    GaussianLaw(0.3), GaussianLaw(10.0), PoissonLaw(0.01, 1.5), PoissonLaw(0.3, 0.5), PoissonLaw(0.6, 4.0, "add"),
+    PoissonLaw(0.02, 0.7, "add"), PoissonLaw(1.0, 2.0, "add"), SubsampledLaw(0.004, 0.8), SubsampledLaw(0.5, 2.0),
+    SubsampledLaw(1.0, 1.5),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("law", MANY_LAWS)
+def test_masses_of_losses_to_fifty_digits(law):
+    edges = np.array([-50.0, -5.0, -1.3, -0.4, -0.02, 0.0, 1e-3, 0.02, 0.3, 0.999, 1.001, 2.0, 9.0, 40.0])
+    with mpmath.workdps(50):
+        tails = [(mpmath.mpf(1), mpmath.mpf(1)), *(_tail(law, edge) for edge in edges), (mpmath.mpf(0), mpmath.mpf(0))]
+        wanted = np.array([[float(a - b) for a, b in zip(x, y, strict=True)]
+                           for x, y in zip(tails[:-1], tails[1:], strict=True)])
+    found = np.array(loss_masses(law, np.concatenate([[-np.inf], edges, [np.inf]]))).T
+    at_zero = 6  # an atom at 0 belongs to the interval that begins there
+    if isinstance(law, SubsampledLaw):
+        wanted[at_zero - 1] -= law.atom
+        wanted[at_zero] += law.atom
+    assert_allclose(found, wanted, rtol=1e-9, atol=1e-17)
+
+
+@pytest.mark.parametrize("tail", [1e-12, 1e-4, 0.1])
+@pytest.mark.parametrize("law", MANY_LAWS)
+def test_range_of_losses_leaves_out_the_tails_and_little_more(law, tail):
+    low, high = loss_range(law, tail)
+    with mpmath.workdps(50):
+        hair = 1e-9 * (1 + abs(low)), 1e-9 * (1 + abs(high))
+        below, above = 1 - _tail(law, low - hair[0])[0], _tail(law, high + hair[1])[0]
+        assert below <= tail and above <= tail
+        inside_below, inside_above = 1 - _tail(law, low + hair[0])[0], _tail(law, high - hair[1])[0]
+        if law.direction == "add" or isinstance(law, SubsampledLaw) or law.rate == 1:
+            light = min(tail / 2, 1 - law.atom if isinstance(law, SubsampledLaw) else 1) / 2.5
+            assert inside_below >= light * (1e-3 if isinstance(law, SubsampledLaw) else 0.8) or low == 0
+        assert inside_above >= 0.39 * tail or high <= 1e-9
+
+
+@pytest.mark.parametrize("corner", [-3.0, -0.2, 0.0, 0.05, 0.8, 4.0])
+@pytest.mark.parametrize("law", MANY_LAWS)
+def test_a_corner_costs_the_quadrature_nothing(law, corner):
+    nodes = law.nodes(corner=corner)
+    value = np.exp(nodes.log_p) @ np.maximum(-np.expm1(np.minimum(corner - nodes.loss, 0.0)), 0.0)
+    assert_allclose(value, law.delta(corner), rtol=1e-11, atol=1e-15)
+
+
+@pytest.mark.parametrize("order", [2.0, 7.5, 40.0])
+@pytest.mark.parametrize("law", MANY_LAWS)
+def test_large_orders_against_arithmetic_in_thirty_digits(law, order):
+    """log E_Q e^{aL}, by an adaptive integral over the output; a dominant far mode is where the rule must reach."""
+    with mpmath.workdps(30):
+        q, mu, a = mpmath.mpf(law.rate), mpmath.mpf(law.mu), mpmath.mpf(order)
+
+        def ratio(t):
+            return 1 - q + q * mpmath.e ** (mu * t - mu**2 / 2)
+
+        def integral(power, low):
+            cuts = [low + (a * mu + 14 - low) * k / 40 for k in range(41)]
+            return mpmath.quad(lambda t: ratio(t) ** power * mpmath.npdf(t), cuts)
+
+        if isinstance(law, SubsampledLaw):
+            exact = integral(a, mu / 2) + integral(1 - a, mu / 2) + law.atom
+        elif law.direction == "remove":
+            exact = integral(a, mpmath.mpf(-14))
+        else:
+            exact = integral(1 - a, -a * mu - 14)
+        nodes = law.nodes(order)
+        found = np.logaddexp.reduce(nodes.log_q + order * nodes.loss)
+        assert_allclose(found, float(mpmath.log(exact)), rtol=1e-11, atol=1e-12)
