@@ -1,11 +1,20 @@
-"""Command line: ``python -m dpteach account | calibrate | report | train``.
+"""Command line: ``python -m dpteach account | calibrate | report | train``. Exit code 0, or 2 and one line on stderr.
 
-Exit code 0, or 2 and one line on stderr: bad input, an unreachable target, a file that can't be written.
+conventions (a sigma means nothing without one):
+  add-remove   neighbours differ by one record more or less; Poisson batches; noise std = sigma × clip_norm
+               on the sum of clipped gradients (Abadi et al. 2016, TF-Privacy, Opacus).
+  replace-one  neighbours differ in one record's value; batches are uniform subsets of exactly m; noise std =
+               2 × sigma × clip_norm on the sum (Dong, Roth and Su 2022, Algorithm 1).
+The clipping norm doesn't enter epsilon: only the ratio of noise to sensitivity matters.
+
+kinds: 'bracket' encloses the value and 'upper bound' is above it: these are guarantees. 'asymptotic' is a limit for
+many steps, which may be too small.
 """
 
 from __future__ import annotations
 
 import argparse
+import inspect
 import json
 import os
 import secrets
@@ -16,7 +25,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from dpteach import _validate as check
-from dpteach.accountants import NAMES, account, answer, convention, run_under, warnings_for
+from dpteach.accountants import NAMES, convention, run_under, summary, warnings_for
 from dpteach.calibration import SOUGHT, calibrate
 from dpteach.moments import ORDERS
 from dpteach.report import statement, to_html, to_markdown
@@ -24,50 +33,8 @@ from dpteach.run import RELATIONS, NoisySGD
 
 __all__ = ["main", "program"]
 
-_CONVENTIONS = """\
-conventions (a sigma means nothing without one):
-  add-remove   neighbours differ by one record more or less; Poisson batches; noise std = sigma × clip_norm
-               on the sum of clipped gradients (Abadi et al. 2016, TF-Privacy, Opacus).
-  replace-one  neighbours differ in one record's value; batches are uniform subsets of exactly m; noise std =
-               2 × sigma × clip_norm on the sum (Dong, Roth and Su 2022, Algorithm 1).
-The clipping norm doesn't enter epsilon: only the ratio of noise to sensitivity matters.
-
-kinds: 'bracket' encloses the value and 'upper bound' is above it: these are guarantees. 'asymptotic' is a limit for
-many steps, which may be too small.
-
-"""
-_MNIST = "--n 60000 --batch-size 256"
-_EXAMPLES = {
-    "account": f"""\
-  python -m dpteach account --convention add-remove --q 0.01 --sigma 4 --steps 10000 --delta 1e-5
-  python -m dpteach account --convention replace-one {_MNIST} --epochs 15 --sigma 1.3 --delta 1e-5
-""",
-    "calibrate": f"""\
-  How much noise for epsilon at most 2? How many steps, or how large a batch, with a given noise?
-  python -m dpteach calibrate --convention add-remove {_MNIST} --epochs 15 --epsilon 2 --delta 1e-5
-  python -m dpteach calibrate --find steps --guarantee moments --convention add-remove {_MNIST} --sigma 1.3 \
---epsilon 2 --delta 1e-5
-  python -m dpteach calibrate --find batch-size --convention replace-one --n 60000 --steps 3516 --sigma 1.3 \
---epsilon 2 --delta 1e-5
-""",
-    "report": f"""\
-  python -m dpteach report --convention add-remove {_MNIST} --epochs 15 --sigma 1.3 --clip-norm 1.5 --delta 1e-5
-  python -m dpteach report --convention replace-one {_MNIST} --epochs 15 --sigma 1.3 --delta 1e-5 --unit user \
---records-per-user 2 --tuning-runs 4 --format html --output statement.html
-""",
-    "train": """\
-  Three updates of the tutorial network on MNIST (15 epochs by default), then the statement for what was made.
-  python -m dpteach train --convention add-remove --sigma 1.3 --epochs 0.01
-""",
-}
-_OPTION_OF = {  # argument of a function: what the user typed
-    "sampling_rate": "q",
-    "batch_size": "batch-size",
-    "records_per_unit": "records-per-user",
-    "tuning_runs": "tuning-runs",
-    "clip_norm": "clip-norm",
-    "learning_rate": "learning-rate",
-}
+_OPTION_OF = {"sampling_rate": "q", "records_per_unit": "records-per-user"}  # argument of a function: what was typed
+_OPTION_OF |= {name: name.replace("_", "-") for name in ("batch_size", "tuning_runs", "clip_norm", "learning_rate")}
 
 
 class _Parser(argparse.ArgumentParser):
@@ -82,8 +49,9 @@ class _Parser(argparse.ArgumentParser):
 def _parser() -> argparse.ArgumentParser:
     top = _Parser(prog="dpteach", description="What a run of noisy SGD guarantees, by every accountant.")
     commands = top.add_subparsers(dest="command", required=True, parser_class=_Parser)
-    for name, (_, purpose, options) in _COMMANDS.items():
-        epilog = _CONVENTIONS + "examples:\n" + _EXAMPLES[name]
+    for name, (function, options) in _COMMANDS.items():
+        purpose, _, examples = (inspect.getdoc(function) or "").partition("\n\n")
+        epilog = (__doc__ or "").partition("\n\n")[2] + "\n" + examples
         form = argparse.RawDescriptionHelpFormatter
         one = commands.add_parser(name, help=purpose, description=purpose, epilog=epilog, formatter_class=form)
         one.add_argument("--convention", choices=RELATIONS, required=True, help="neighbours, with their sampling")
@@ -105,18 +73,13 @@ def _run(args: argparse.Namespace) -> NoisySGD:
 
 
 def _account(args: argparse.Namespace) -> str:
-    run = _run(args)
-    found = {
-        "convention": args.convention,
-        "sampling": run.sampling,
-        "steps": run.steps,
-        "delta": args.delta,
-        "noise_multiplier": run.noise_multiplier,
-        "sampling_rate": run.sampling_rate,
-        "warnings": warnings_for(run, args.delta),
-        "guarantees": [answer(guarantee, args.delta) for guarantee in account(run, args.convention, args.orders)],
-        "assumptions": convention(run, args.convention),
-    }
+    """every guarantee of one run, side by side
+
+    examples:
+      python -m dpteach account --convention add-remove --q 0.01 --sigma 4 --steps 10000 --delta 1e-5
+      python -m dpteach account --convention replace-one --n 60000 --batch-size 256 --epochs 15 --sigma 1.3 --delta 1e-5
+    """
+    found = summary(_run(args), args.convention, args.delta, args.orders)
     return json.dumps(found, allow_nan=False) if args.json else _table(found)
 
 
@@ -141,6 +104,16 @@ def _table(found: dict[str, Any]) -> str:
 
 
 def _calibrate(args: argparse.Namespace) -> str:
+    """the noise, the steps or the batch size for a wished-for epsilon and delta
+
+    examples: how much noise for epsilon at most 2? How many steps, how large a batch, with a given noise?
+      python -m dpteach calibrate --convention add-remove --n 60000 --batch-size 256 --epochs 15 \
+--epsilon 2 --delta 1e-5
+      python -m dpteach calibrate --find steps --guarantee moments --convention add-remove --q 0.01 --sigma 1.3 \
+--epsilon 2 --delta 1e-5
+      python -m dpteach calibrate --find batch-size --convention replace-one --n 60000 --steps 3516 --sigma 1.3 \
+--epsilon 2 --delta 1e-5
+    """
     target = {"epsilon": args.epsilon, "delta": args.delta}
     sought = args.find.replace("-", "_")
     found = calibrate(sought, args.guarantee, args.convention, orders=args.orders, **target, **_facts(args))
@@ -162,26 +135,32 @@ def _calibrate(args: argparse.Namespace) -> str:
 
 
 def _statement(run: NoisySGD, args: argparse.Namespace, warnings: tuple[str, ...] = ()) -> str:
-    facts = statement(
-        run,
-        args.convention,
-        args.delta,
-        orders=args.orders,
-        unit=args.unit,
-        records_per_unit=args.records_per_user,
-        tuning_runs=args.tuning_runs,
-    )
+    whom = {"unit": args.unit, "records_per_unit": args.records_per_user, "tuning_runs": args.tuning_runs}
+    facts = statement(run, args.convention, args.delta, orders=args.orders, **whom)
     facts["warnings"].extend(warnings)
     write = {"md": to_markdown, "html": to_html, "json": lambda found: json.dumps(found, allow_nan=False)}
     return write[args.format](facts)
 
 
 def _report(args: argparse.Namespace) -> str:
+    """the one-page privacy statement of a run
+
+    examples:
+      python -m dpteach report --convention add-remove --n 60000 --batch-size 256 --epochs 15 --sigma 1.3 \
+--clip-norm 1.5 --delta 1e-5
+      python -m dpteach report --convention replace-one --n 60000 --batch-size 256 --epochs 15 --sigma 1.3 \
+--delta 1e-5 --unit user --records-per-user 2 --tuning-runs 4 --format html --output statement.html
+    """
     return _statement(_run(args), args)
 
 
 def _train(args: argparse.Namespace) -> str:
-    length = {} if args.epochs or args.steps else {"epochs": 15}
+    """train the tutorial network on MNIST (needs torch) and print the statement of what was done
+
+    examples: three updates; 15 epochs if you don't say
+      python -m dpteach train --convention add-remove --sigma 1.3 --epochs 0.01
+    """
+    length = {"epochs": 15} if args.epochs is None and args.steps is None else {}
     run = run_under(args.convention, **{**_facts(args), **length, "n": 60000})
     _statement(replace(run, epochs=None, steps=1), args)  # bad input is refused before the work
     from dpteach import mnist, training  # here, since torch takes seconds to load, and the other commands do without
@@ -193,20 +172,21 @@ def _train(args: argparse.Namespace) -> str:
     options = {"learning_rate": args.learning_rate, "seed": seed, "stop_after": args.stop_after}
     result = training.train(model, run, data.x_train, data.y_train, progress=sys.stderr is not None, **options)
     made = replace(run, epochs=None, steps=result.steps)
-    print(f"test accuracy {training.accuracy(result.model, data.x_test, data.y_test):.2f} %", file=sys.stderr)
+    _tell(f"test accuracy {training.accuracy(result.model, data.x_test, data.y_test):.2f} %")
     return _statement(made, args, known)
 
 
 _NUMBER, _WHOLE = {"type": float}, {"type": int}
-_SIGMA = {"--sigma": {**_NUMBER, "help": "noise std / sensitivity, in the convention named"}}
+_SIGMA = {"--sigma": {**_NUMBER, "required": True, "help": "noise std / sensitivity, in the convention named"}}
+_STEPS = {
+    "--epochs": {**_NUMBER, "help": "passes over the data: T = ceil(epochs × n / batch size)"},
+    "--steps": {**_WHOLE, "help": "number of noisy updates T, instead of epochs"},
+}
 _SIZE = {
     "--n": {**_WHOLE, "help": "number of records"},
     "--batch-size": {**_WHOLE, "help": "records in a batch (expected number under add-remove)"},
     "--q": {**_NUMBER, "help": "sampling rate, instead of n and batch size"},
-}
-_LENGTH = {
-    "--epochs": {**_NUMBER, "help": "passes over the data: T = ceil(epochs × n / batch size)"},
-    "--steps": {**_WHOLE, "help": "number of noisy updates T, instead of epochs"},
+    **_STEPS,
 }
 _QUESTION = {
     "--delta": {**_NUMBER, "required": True, "help": "δ, in (0, 1); below 1/n"},
@@ -220,44 +200,26 @@ _PAGE = {
     "--format": {"choices": ("md", "html", "json"), "default": "md", "help": "default: md (Markdown)"},
     "--output": {"help": "file to write, instead of the terminal"},
 }
-_CLIP = {"--clip-norm": {**_NUMBER, "help": "clipping norm C, for the record (default: 1)"}}
-_MUST = {"--sigma": {**_SIGMA["--sigma"], "required": True}}
+_CLIP = {"--clip-norm": {**_NUMBER, "default": 1.0, "help": "clipping norm C, for the record (default: 1)"}}
+_TARGET = {
+    "--find": {"choices": [s.replace("_", "-") for s in SOUGHT], "default": "sigma", "help": "default: sigma"},
+    "--guarantee": {"choices": NAMES, "default": "tensor-power", "help": "whose epsilon (default: tensor-power)"},
+    "--epsilon": {**_NUMBER, "required": True, "help": "the largest epsilon allowed"},
+    "--sigma": {**_NUMBER, "help": "as for account, where steps or batch size are sought"},
+}
+_TRAINING = {
+    "--batch-size": {**_SIZE["--batch-size"], "default": 256},
+    "--clip-norm": {**_NUMBER, "default": 1.5, "help": "clipping norm C (default: 1.5)"},
+    "--learning-rate": {**_NUMBER, "default": 0.25, "help": "η (default: 0.25)"},
+    "--seed": {**_WHOLE, "help": "makes the run repeatable, and the noise guessable (default: a secret seed)"},
+    "--stop-after": {**_WHOLE, "help": "make only so many of the run's updates"},
+}
 _COMMANDS = {
-    "account": (_account, "every guarantee of one run, side by side", _MUST | _SIZE | _LENGTH | _QUESTION | _JSON),
-    "calibrate": (
-        _calibrate,
-        "the noise, the steps or the batch size for a wished-for epsilon and delta",
-        {
-            "--find": {
-                "choices": [name.replace("_", "-") for name in SOUGHT], "default": "sigma", "help": "default: sigma",
-            },
-            "--guarantee": {
-                "choices": NAMES, "default": "tensor-power", "help": "whose epsilon (default: tensor-power, upper end)",
-            },
-            "--epsilon": {**_NUMBER, "required": True, "help": "the largest epsilon allowed"},
-            **_SIGMA, **_SIZE, **_LENGTH, **_QUESTION, **_JSON,
-        },
-    ),
-    "report": (
-        _report,
-        "the one-page privacy statement of a run",
-        _MUST | _SIZE | _LENGTH | _CLIP | _QUESTION | _PAGE,
-    ),
-    "train": (
-        _train,
-        "train the tutorial network on MNIST (needs torch) and print the statement of what was done",
-        {
-            **_MUST,
-            "--batch-size": {**_SIZE["--batch-size"], "default": 256},
-            **_LENGTH,
-            "--clip-norm": {**_NUMBER, "default": 1.5, "help": "clipping norm C (default: 1.5)"},
-            "--learning-rate": {**_NUMBER, "default": 0.25, "help": "η (default: 0.25)"},
-            "--seed": {**_WHOLE, "help": "makes the run repeatable, and the noise guessable (default: a secret seed)"},
-            "--stop-after": {**_WHOLE, "help": "make only so many of the run's updates"},
-            **_QUESTION, "--delta": {**_NUMBER, "default": 1e-5, "help": "default: 1e-5"}, **_PAGE,
-        },
-    ),
-}  # fmt: skip
+    "account": (_account, _SIGMA | _SIZE | _QUESTION | _JSON),
+    "calibrate": (_calibrate, _TARGET | _SIZE | _QUESTION | _JSON),
+    "report": (_report, _SIGMA | _SIZE | _CLIP | _QUESTION | _PAGE),
+    "train": (_train, _SIGMA | _STEPS | _TRAINING | _QUESTION | {"--delta": {**_NUMBER, "default": 1e-5}} | _PAGE),
+}
 
 
 def _checked_output(name: str | None) -> Path | None:
@@ -285,6 +247,11 @@ def _deliver(text: str, path: Path | None) -> None:
         raise ValueError(f"output = {str(path)!r} can't be written: {error.strerror}") from None
 
 
+def _tell(text: str) -> None:
+    if sys.stderr is not None:  # closed: print would take stdout
+        print(text, file=sys.stderr)
+
+
 def main(argv: list[str] | None = None) -> int:
     """Run one command; the exit code is 0, or 2 for bad input."""
     args = _parser().parse_args(argv)
@@ -295,7 +262,7 @@ def main(argv: list[str] | None = None) -> int:
         text = " ".join(str(error).split())
         for name, option in _OPTION_OF.items():
             text = text.replace(name, option)
-        print(f"dpteach {args.command}: {text}", file=sys.stderr)
+        _tell(f"dpteach {args.command}: {text}")
         return 2
     return 0
 
@@ -314,10 +281,10 @@ def program() -> int:
             sys.stdout.flush()
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or Python would try again at exit
-        print(f"dpteach: can't write to stdout: {error.strerror or error}", file=sys.stderr)
+        _tell(f"dpteach: can't write to stdout: {error.strerror or error}")
         return 2
     except KeyboardInterrupt:
-        print("\ndpteach: interrupted", file=sys.stderr)
+        _tell("\ndpteach: interrupted")
         return 130
 
 

@@ -21,7 +21,10 @@ from dpteach.moments import ORDERS, MomentsGuarantee, Orders
 from dpteach.run import NoisySGD, Relation
 from dpteach.tensor_power import TensorPower
 
-__all__ = ["NAMES", "Unavailable", "account", "answer", "convention", "epsilon_or_reason", "run_under", "warnings_for"]
+__all__ = [
+    "NAMES", "Unavailable", "account", "answer", "convention", "epsilon_or_reason", "run_under", "summary",
+    "warnings_for",
+]  # fmt: skip
 
 NAMES = (
     "tensor-power", "moments", "rdp", "optimal-composition", "strong-composition", "berry-esseen", "edgeworth", "clt",
@@ -167,3 +170,24 @@ def warnings_for(run: NoisySGD, delta: float) -> list[str]:
     if delta < _SMALL_DELTA:
         told.append(f"delta = {delta:g} is small: an asymptotic epsilon can be too low there")
     return told
+
+
+def summary(run: NoisySGD, relation: Relation, delta: float, orders: Orders = "integer") -> dict[str, Any]:
+    """The answer of `account` at δ as one dictionary for JSON: facts, warnings, one row for each guarantee.
+
+    >>> found = summary(NoisySGD.at_rate(0.01, steps=10, noise_multiplier=4.0), "add-remove", 1e-5)
+    >>> found["sampling"], found["steps"], [row["name"] for row in found["guarantees"]][:2]
+    ('poisson', 10, ['tensor-power', 'moments'])
+    """
+    warnings = warnings_for(run, delta)
+    return {
+        "convention": relation,
+        "sampling": run.sampling,
+        "steps": run.steps,
+        "delta": delta,
+        "noise_multiplier": run.noise_multiplier,
+        "sampling_rate": run.sampling_rate,
+        "warnings": warnings,
+        "guarantees": [answer(guarantee, delta) for guarantee in account(run, relation, orders)],
+        "assumptions": convention(run, relation),
+    }

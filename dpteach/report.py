@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from dpteach import _validate as check
-from dpteach.accountants import Unavailable, account, answer, convention, epsilon_or_reason, warnings_for
+from dpteach.accountants import Unavailable, account, epsilon_or_reason, summary
 from dpteach.calibration import safe_root
 from dpteach.guarantees import GaussianGuarantee, Guarantee, f_epsilon_delta
 from dpteach.moments import Orders
@@ -109,21 +109,10 @@ def statement(
     unit = check.text("unit", unit, 40)
     k = check.whole("records_per_unit", records_per_unit, "[1, 1e6]")
     others = 0 if tuning_runs is None else check.whole("tuning_runs", tuning_runs, "[0, 1e6]")
-    warnings = warnings_for(run, delta)
-    guarantees = account(run, relation, orders)
-    rows = [answer(guarantee, delta) for guarantee in guarantees]
+    facts = summary(run, relation, delta, orders)
+    rows = facts["guarantees"]
     claimed = _claimed(run, relation, delta, orders, k, others + 1) if k > 1 or others else rows
-    quoted = _quoted(claimed)
-    facts = {
-        "convention": relation,
-        "sampling": run.sampling,
-        "steps": run.steps,
-        "delta": delta,
-        "noise_multiplier": run.noise_multiplier,
-        "sampling_rate": run.sampling_rate,
-        "warnings": warnings,
-        "guarantees": rows,
-        "assumptions": convention(run, relation),
+    facts |= {
         "n": run.n,
         "batch_size": run.batch_size,
         "clip_norm": run.clip_norm,
@@ -132,10 +121,10 @@ def statement(
         "records_per_unit": k,
         "tuning_runs": tuning_runs,
         "claimed": claimed,
-        "quoted": quoted,
-        "curve": _curve(guarantees, delta),
+        "quoted": _quoted(claimed),
+        "curve": _curve(account(run, relation, orders), rows, delta),
     }
-    warnings.extend(_more_warnings(facts))
+    facts["warnings"].extend(_more_warnings(facts))
     return facts | {"sentence": _sentence(facts), "not_to_claim": _not_to_claim(facts)}
 
 
@@ -159,9 +148,9 @@ def _quoted(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
     return {"name": row["name"], "kind": row["kind"], "epsilon": epsilon, "at_most": rounded_up(epsilon)}
 
 
-def _curve(guarantees: Iterable[Guarantee | Unavailable], delta: float) -> dict[str, Any] | None:
+def _curve(guarantees: Iterable[Any], rows: list[dict[str, Any]], delta: float) -> dict[str, Any] | None:
     """Trade-off function for one record, by the guarantee with the least proved ε: a bracket's lower end."""
-    best = _quoted([answer(g, delta) for g in guarantees])
+    best = _quoted(rows)
     if best is None:
         return None
     alpha = np.concatenate([np.geomspace(1e-4, 0.01, 9)[:-1], np.linspace(0.01, 1, 67)])

@@ -259,7 +259,7 @@ def test_help_teaches_and_its_examples_run(command, tmp_path):
     text = help_of(command)
     for words in ("conventions", "sigma × clip_norm", "2 × sigma × clip_norm", "asymptotic", "examples:"):
         assert words in text
-    examples = [line.split()[1:] for line in text.splitlines() if line.startswith("  python -m dpteach")]
+    examples = [line.split()[1:] for line in text.splitlines() if line.strip().startswith("python -m dpteach")]
     assert examples and all(example[:3] == ["-m", "dpteach", command] for example in examples)
     for example in examples:
         env = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -336,6 +336,7 @@ MORE_BAD = [
     ([*TRAIN, "--learning-rate", "0"], "learning-rate"),
     ([*TRAIN, "--stop-after", "9"], "stop"),
     ([*TRAIN, "--steps", "9"], "steps"),
+    ([*TRAIN[:-1], "0"], "epochs"),
     ([*TRAIN, "--delta", "2"], "delta"),
     ([*TRAIN, "--records-per-user", "0"], "records-per-user"),
 ]

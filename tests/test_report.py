@@ -167,6 +167,9 @@ def test_curve_is_below_its_diagonal_and_above_its_pair(facts):
     curve = facts["curve"]
     alpha, beta, pair = (np.array(curve[key]) for key in ("alpha", "beta", "pair"))
     assert np.all(pair <= beta + 2e-3) and np.all(beta <= 1 - alpha + 1e-12) and np.all(np.diff(beta) <= 0)
+    low, high = next(iter(account(mnist("A", "add-remove"), "add-remove"))).f(alpha)  # the bracket comes first
+    np.testing.assert_array_equal(beta, low)
+    assert np.any(low < high)
     points = re.search(r'class="curve" points="([^"]*)"', to_html(facts)).group(1).split()
     drawn = np.array([[float(x) for x in point.split(",")] for point in points])
     np.testing.assert_allclose(drawn, np.column_stack([200 * alpha, 200 - 200 * beta]), atol=0.006)
