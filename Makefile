@@ -2,7 +2,7 @@
 # Choose a Python with `make book PYTHON=/path/to/python3.12`.
 
 .DEFAULT_GOAL := help
-.PHONY: help install book test lint serve clean outputs bench figure7 live
+.PHONY: help install book test lint serve clean outputs bench figure7 links upgrade live student epub pdf
 PY := .venv/bin/python
 
 help:  ## list the targets
@@ -13,7 +13,12 @@ help:  ## list the targets
 	@echo "make outputs  renew the kept notebooks in tests/notebooks (ONLY=book/NN-name.md: one)"
 	@echo "make figure7  train what isn't recorded yet of Figure 7 (about 7 minutes a seed and noise)"
 	@echo "make live     make the stored curves and static pictures of the live figures (about 10 minutes)"
+	@echo "make student  notebooks without solutions, and a zip of them, in _build/student"
+	@echo "make epub     the book as an EPUB, in _build/epub"
+	@echo "make pdf      the book as one PDF, in _build/pdf (needs Chromium and its driver)"
 	@echo "make bench    time the slow parts"
+	@echo "make links    ask every external link once (needs the network)"
+	@echo "make upgrade  pin the newest versions that fit together, then run make test"
 	@echo "make clean    remove everything built; .venv stays (rm -rf .venv removes it too)"
 
 install:  # instant when nothing changed
@@ -42,6 +47,21 @@ figure7: install  # stop it at any moment; it goes on where it was
 
 live: install
 	@$(PY) tools/live_grid.py
+
+links: install
+	@$(PY) tools/links.py
+
+upgrade: install
+	@$(PY) tools/upgrade.py
+
+student: install
+	@$(PY) tools/student.py
+
+epub: install
+	@$(PY) tools/epub.py
+
+pdf: book
+	@$(PY) tools/pdf.py
 
 clean:
 	rm -rf _build .cache .pytest_cache .ruff_cache .hypothesis *.egg-info

@@ -4,4 +4,4 @@ Start with `dpteach.run.NoisySGD` (what was run) and `dpteach.accountants.accoun
 Arrows point one way: laws → run → guarantees → moments, limits, … → accountants → command line.
 """
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"

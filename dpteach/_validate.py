@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["DELTA", "EPSILON", "choice", "instance", "members", "real", "reals", "same_shape", "text", "whole"]
+__all__ = ["DELTA", "EPSILON", "choice", "instance", "keep", "members", "real", "reals", "same_shape", "text", "whole"]
 
 EPSILON = "[0, 1e30]"  # beyond, products with it may overflow
 DELTA = "[1e-300, 1)"  # below, a double loses digits
@@ -136,6 +136,19 @@ def members(name: str, values: Any, kind: Any, example: str) -> tuple:
     if not found or not all(isinstance(value, kind) for value in found):
         raise _refuse(name, values, "a tuple of at least one", f"give for example {example}")
     return found
+
+
+def keep(frozen: Any, **checked: Any) -> None:
+    """Set fields of a frozen dataclass to their checked values, while it's made.
+
+    >>> import types
+    >>> place = types.SimpleNamespace(steps=3.0)
+    >>> keep(place, steps=3)
+    >>> place.steps
+    3
+    """
+    for field, value in checked.items():
+        object.__setattr__(frozen, field, value)
 
 
 def choice(name: str, value: Any, options: Sequence[str], advice: str = "") -> str:

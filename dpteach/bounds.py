@@ -139,9 +139,7 @@ def _corners(boxes: np.ndarray, lam: int, constant: float) -> tuple[np.ndarray, 
     return boxes, left, lam * (lam + 1) / (1 - q0) + constant * q0 * lam**3 * s0
 
 
-def verify_lemma3(
-    lam: int, constant: float, s: tuple[float, float] = (0.25, 1.0), q: tuple[float, float] = (0, 1)
-) -> int:
+def verify_lemma3(lam: int, constant: float, s: ArrayLike = (0.25, 1.0), q: ArrayLike = (0, 1)) -> int:
     """Prove α(λ) ≤ leading term + constant·q³λ³/σ³ where 1/σ is in `s` and the rate in `q`.
 
     Covers the part of Lemma 3's region in that rectangle. Boxes are settled by their corners:
@@ -154,9 +152,9 @@ def verify_lemma3(
     """
     lam = check.whole("lam", lam, "[1, 1000]")
     constant = check.real("constant", constant, "[0, 1e100]")
-    s, q = check.reals("s", s, "[1e-6, 1]"), check.reals("q", q, "[0, 1]")
-    check.same_shape(s=s, q=q, ends=np.empty(2))
-    boxes, count = np.concatenate([s, q])[:, None], 0
+    ends = {"s": check.reals("s", s, "[1e-6, 1]"), "q": check.reals("q", q, "[0, 1]")}
+    check.same_shape(**ends, ends=np.empty(2))
+    boxes, count = np.concatenate([*ends.values()])[:, None], 0
     for _ in range(60):
         boxes, left, right = _corners(boxes, lam, constant)
         count += left.size

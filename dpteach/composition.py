@@ -32,9 +32,9 @@ from dpteach.guarantees import Guarantee, Kind, epsilon_from_delta
 from dpteach.laws import LAWS_EXAMPLE, Law, mixture_loss
 
 __all__ = [
-    "OptimalComposition", "StrongComposition", "amplify_by_sampling", "classical_gaussian_epsilon",
-    "classical_gaussian_sigma", "optimal_composition_delta", "optimal_composition_epsilon",
-    "pure_dp_moment", "pure_dp_moment_bound", "strong_composition_epsilon",
+    "OptimalComposition", "StrongComposition", "amplify_by_sampling", "classical_gaussian_sigma",
+    "optimal_composition_delta", "optimal_composition_epsilon", "pure_dp_moment", "pure_dp_moment_bound",
+    "strong_composition_epsilon",
 ]  # fmt: skip
 
 _STEPS = "[1, 1e15]"
@@ -53,17 +53,6 @@ def classical_gaussian_sigma(epsilon: float, delta: float) -> float:
     """
     epsilon = check.real("epsilon", epsilon, "[1e-100, 1]", _CLASSICAL)
     return math.sqrt(2 * math.log(1.25 / check.real("delta", delta, check.DELTA))) / epsilon
-
-
-def classical_gaussian_epsilon(sigma: float, delta: float) -> float:
-    """ε0 = √(2 log(1.25/δ0))/σ, the classical formula solved for ε; refused where it exceeds 1.
-
-    >>> round(classical_gaussian_epsilon(10.0, 1e-5), 5)
-    0.48448
-    """
-    sigma = check.real("sigma", sigma, "(0, inf)", "noise std / sensitivity")
-    epsilon = math.sqrt(2 * math.log(1.25 / check.real("delta", delta, check.DELTA))) / sigma
-    return check.real("epsilon", epsilon, "(0, 1]", f"{_CLASSICAL} (sigma = {sigma:g})")
 
 
 def amplify_by_sampling(epsilon_0: ArrayLike, delta_0: ArrayLike, q: float) -> tuple[Any, Any]:
@@ -90,8 +79,7 @@ def strong_composition_epsilon(epsilon_0: ArrayLike, steps: int, delta_slack: Ar
     >>> round(float(strong_composition_epsilon(0.1, 100, 1e-5)), 4)
     5.8502
     """
-    epsilon_0 = check.reals("epsilon_0", epsilon_0, check.EPSILON)
-    steps = check.whole("steps", steps, _STEPS)
+    epsilon_0, steps = check.reals("epsilon_0", epsilon_0, check.EPSILON), check.whole("steps", steps, _STEPS)
     slack = check.reals("delta_slack", delta_slack, "(0, 1)", "δ', what is added to T δ0")
     return np.sqrt(-2 * steps * np.log(slack)) * epsilon_0 + _drift(epsilon_0, steps)
 
@@ -117,10 +105,8 @@ def optimal_composition_delta(
     >>> float(optimal_composition_delta(0.0, math.log(3), 1)).__round__(12)  # (3 - 1)/(3 + 1)
     0.5
     """
-    epsilon = check.reals("epsilon", epsilon, "[0, inf)")
-    epsilon_0 = check.reals("epsilon_0", epsilon_0, "[0, inf)")
-    steps = check.whole("steps", steps, _STEPS)
-    delta_0 = check.reals("delta_0", delta_0, "[0, 1]")
+    epsilon, epsilon_0 = check.reals("epsilon", epsilon, "[0, inf)"), check.reals("epsilon_0", epsilon_0, "[0, inf)")
+    steps, delta_0 = check.whole("steps", steps, _STEPS), check.reals("delta_0", delta_0, "[0, 1]")
     broken = -np.expm1(steps * np.log1p(-np.minimum(delta_0, 1 - 1e-16)))
     broken = np.where(delta_0 == 1, 1.0, broken)
     return np.minimum(1.0, broken + (1 - broken) * _response_delta(epsilon, epsilon_0, steps))
@@ -193,7 +179,7 @@ class _PairComposition(Guarantee):
 
     def __post_init__(self) -> None:
         self._keep(laws=check.members("laws", self.laws, Law, LAWS_EXAMPLE))
-        self._keep(steps=check.whole("steps", self.steps, _STEPS))
+        self._keep(steps=check.whole("steps", self.steps, "[1, 1e12]", "the search for the best pair is slow beyond"))
 
     def _step_delta(self, epsilon_0: ArrayLike) -> np.ndarray:
         return np.max([law.delta(epsilon_0) for law in self.laws], axis=0)

@@ -39,12 +39,13 @@ from dpteach import _validate as check
 from dpteach.laws import LAWS_EXAMPLE, Law, gaussian_delta
 
 __all__ = [
-    "KINDS", "EpsilonDelta", "GaussianGuarantee", "Guarantee", "Kind", "OneStep", "delta_from_tradeoff",
+    "KINDS", "GaussianGuarantee", "Guarantee", "Kind", "OneStep", "delta_from_tradeoff",
     "epsilon_from_delta", "f_epsilon_delta", "gaussian_mu", "gaussian_tradeoff", "tradeoff_from_delta",
 ]  # fmt: skip
 
 Kind = Literal["exact", "bracket", "upper bound", "lower bound", "asymptotic"]
 KINDS = ("exact", "bracket", "upper bound", "lower bound", "asymptotic")
+Profile = Callable[[Any], Any]  # ε to δ(ε), or α to f(α)
 _EPSILON_LIMIT = 1e12
 
 
@@ -70,7 +71,7 @@ def gaussian_tradeoff(mu: float, alpha: ArrayLike) -> np.ndarray:
     return ndtr(-ndtri(check.reals("alpha", alpha, "[0, 1]")) - mu)
 
 
-def epsilon_from_delta(profile: Callable[[float], float], delta: float) -> float:
+def epsilon_from_delta(profile: Profile, delta: float) -> float:
     """Least ε ≥ 0 with profile(ε) ≤ δ, for a decreasing privacy profile; 0 where profile(0) ≤ δ.
 
     The bracket doubles until it holds the root, and the end returned is the one where profile ≤ δ.
@@ -79,15 +80,15 @@ def epsilon_from_delta(profile: Callable[[float], float], delta: float) -> float
     True
     """
     delta = check.real("delta", delta, check.DELTA, "δ is a probability; typical values are below 1/n")
-    if profile(0.0) <= delta:
+    check.instance("profile", profile, Callable, "law.delta")
+    if check.real("profile(0)", profile(0.0), "[0, 1.000001]", "a privacy profile is a probability") <= delta:
         return 0.0
     high = 1.0
     while profile(high) > delta:
         high *= 2
         if high > _EPSILON_LIMIT:
-            raise ValueError(
-                f"delta = {delta} isn't reached for any epsilon up to {_EPSILON_LIMIT:g}: there's no guarantee"
-            )
+            reach = f"for any epsilon up to {_EPSILON_LIMIT:g}"
+            raise ValueError(f"delta = {delta} isn't reached {reach}: there's no guarantee")
     excess = lambda e: math.log(max(profile(e), 1e-320)) - math.log(delta)  # noqa: E731 (log: even slopes)
     root = brentq(excess, 0.0 if high == 1.0 else high / 2, high, xtol=1e-14, rtol=1e-14)
     step = 1e-14 * max(root, 1e-3)
@@ -96,9 +97,7 @@ def epsilon_from_delta(profile: Callable[[float], float], delta: float) -> float
     return root
 
 
-def tradeoff_from_delta(
-    profile: Callable[[np.ndarray], ArrayLike], alpha: ArrayLike, epsilons: np.ndarray
-) -> np.ndarray:
+def tradeoff_from_delta(profile: Profile, alpha: ArrayLike, epsilons: ArrayLike) -> np.ndarray:
     """f(α) = max over the given ε of 1 - δ(ε) - e^ε α, and 0: at most the true f (DRS22, Proposition 2.12).
 
     `profile` maps an array of ε to the array of δ(ε); the result has alpha's shape.
@@ -111,24 +110,23 @@ def tradeoff_from_delta(
     """
     alpha = check.reals("alpha", alpha, "[0, 1]")
     grid = check.reals("epsilons", epsilons)
+    check.instance("profile", profile, Callable, "law.delta")
     grid = grid[grid < 700]
     rest = 1 - np.asarray(profile(grid), dtype=float)
-    best = np.zeros(alpha.shape)
-    flat, out = alpha.ravel(), best.reshape(-1)
-    for i, a in enumerate(flat):
-        steep = np.max(rest - np.exp(grid) * a, initial=0.0)
-        mirror = np.max(np.exp(-grid) * (rest - a), initial=0.0) if np.all(grid >= 0) else 0.0
-        out[i] = max(steep, mirror)
-    return best
+    lines = [(rest, np.exp(grid))] + [(np.exp(-grid) * rest, np.exp(-grid))] * bool(np.all(grid >= 0))
+    height, slope = map(np.concatenate, zip(*lines, strict=True))
+    best = [np.max(height - slope * a, initial=0.0) for a in alpha.ravel()]  # one α at a time: little memory
+    return np.reshape(best, alpha.shape)
 
 
-def delta_from_tradeoff(f: Callable[[np.ndarray], np.ndarray], epsilon: float, grid: int = 20001) -> float:
+def delta_from_tradeoff(f: Profile, epsilon: float, grid: int = 20001) -> float:
     """δ(ε) = 1 + f*(-e^ε) = max over α of 1 - e^ε α - f(α) (DRS22, Proposition 2.12), on a grid: at most the true δ.
 
     >>> abs(delta_from_tradeoff(lambda a: gaussian_tradeoff(1.0, a), 1.0) - float(gaussian_delta(1.0, 1.0))) < 1e-7
     True
     """
     epsilon, grid = check.real("epsilon", epsilon, "(-inf, 700)"), check.whole("grid", grid, "[2, 1e7]")
+    check.instance("f", f, Callable, "guarantee.f")
     alpha = np.concatenate([[0.0], np.logspace(-16, -3, grid), np.linspace(1e-3, 1, grid)])
     return float(np.clip(np.max(1 - math.exp(epsilon) * alpha - f(alpha)), 0, 1))
 
@@ -158,6 +156,7 @@ class Guarantee(ABC):
     name: str
     kind: Kind
     convention: str
+    _keep = check.keep
 
     @abstractmethod
     def delta(self, epsilon: float) -> Any:
@@ -176,11 +175,6 @@ class Guarantee(ABC):
     def details(self, delta: float) -> dict[str, Any]:
         """What else belongs to the answer at δ: the best order, mu, a reason."""
         return {}
-
-    def _keep(self, **checked: Any) -> None:
-        """Set fields of the frozen dataclass to their checked values."""
-        for field, value in checked.items():
-            object.__setattr__(self, field, value)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,42 +201,6 @@ class GaussianGuarantee(Guarantee):
 
     def details(self, delta: float) -> dict[str, Any]:
         return {"mu": self.mu}
-
-
-@dataclass(frozen=True, kw_only=True)
-class EpsilonDelta(Guarantee):
-    """One (ε, δ) pair and nothing else; δ at other ε by the conjugate of f_{ε,δ}.
-
-    >>> pair = EpsilonDelta(epsilon_0=1.0, delta_0=1e-5)
-    >>> pair.epsilon(1e-5), float(pair.delta(2.0))
-    (1.0, 1e-05)
-    """
-
-    epsilon_0: float
-    delta_0: float
-    name: str = "pair"
-    kind: Kind = "upper bound"
-    convention: str = "of the mechanism that is (epsilon_0, delta_0)-DP"
-
-    def __post_init__(self) -> None:
-        self._keep(epsilon_0=check.real("epsilon_0", self.epsilon_0, "[0, inf)"))
-        self._keep(delta_0=check.real("delta_0", self.delta_0, "[0, 1]"))
-
-    def delta(self, epsilon: ArrayLike) -> Any:
-        """δ(ε) = δ0 for ε ≥ ε0; below, the line through the corner where f_{ε0,δ0} meets the diagonal."""
-        epsilon = check.reals("epsilon", epsilon, "[0, inf)")
-        corner = (1 - self.delta_0) / (1 + math.exp(min(self.epsilon_0, 700.0)))
-        return np.where(epsilon >= self.epsilon_0, self.delta_0, 1 - (1 + np.exp(np.minimum(epsilon, 700))) * corner)
-
-    def epsilon(self, delta: float) -> float | None:
-        delta = check.real("delta", delta, "(0, 1)")
-        return None if delta < self.delta_0 else epsilon_from_delta(lambda e: float(self.delta(e)), delta)
-
-    def f(self, alpha: ArrayLike) -> np.ndarray:
-        return f_epsilon_delta(self.epsilon_0, self.delta_0, alpha)
-
-    def details(self, delta: float) -> dict[str, Any]:
-        return {"reason": f"the pair says nothing below delta = {self.delta_0:g}"} if delta < self.delta_0 else {}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from scipy.fft import irfft, next_fast_len, rfft
@@ -27,7 +27,8 @@ from scipy.optimize import minimize_scalar
 from scipy.signal import lfilter
 from scipy.special import logsumexp
 
-from dpteach.laws import Law, loss_masses
+from dpteach import _validate as check
+from dpteach.laws import LAW_EXAMPLE, Law, loss_masses
 
 __all__ = ["Lattice", "Side", "convolve", "discretise", "power", "regrid", "tails"]
 
@@ -68,7 +69,11 @@ class Lattice:
         return self.first + mean, math.sqrt(max(float(self.weights @ (index - mean) ** 2), 0.0))
 
 
-def _normalised(weights: np.ndarray, **rest: float) -> Lattice:
+def _lattice(name: str, value: Lattice) -> Lattice:
+    return check.instance(name, value, Lattice, "discretise(law, step, tilt, low, high, side)")
+
+
+def _normalised(weights: np.ndarray, **rest: Any) -> Lattice:
     """A lattice with weights scaled to sum 1; log_mass is corrected accordingly."""
     total = float(weights.sum())
     rest["log_mass"] += math.log(total)
@@ -76,7 +81,20 @@ def _normalised(weights: np.ndarray, **rest: float) -> Lattice:
 
 
 def discretise(law: Law, step: float, tilt: float, low: float, high: float, side: Side) -> Lattice:
-    """One step's law on a lattice, from above or from below. Losses outside [low, high] go to the safe side."""
+    """One step's law on a lattice, from above or from below. Losses outside [low, high] go to the safe side.
+
+    step > 0 is the distance of the points, tilt ≥ 0 the exponential tilt of their weights. Raises `ValueError` for more
+    than 2^22 points.
+
+    >>> from dpteach.laws import GaussianLaw
+    >>> float(discretise(GaussianLaw(1.0), 0.01, 0.0, -8.0, 9.0, "upper").weights.sum()).__round__(12)
+    1.0
+    """
+    check.instance("law", law, Law, LAW_EXAMPLE)
+    step, tilt = check.real("step", step, "[1e-100, 100]"), check.real("tilt", tilt, "[0, 1e10]")
+    low = check.real("low", low, "[-1e100, 1e100]", "the least loss kept")
+    high = check.real("high", high, f"({low!r}, {low + step * _MAX_POINTS!r}]", "the largest loss kept, by small steps")
+    check.choice("side", side, ("upper", "lower"))
     offset = _anchor(law, step, low, high) - _HAIR * step
     for _ in range(_ANCHORINGS):
         first, z, p, q = _half_cells(law, step, offset, low, high)
@@ -101,7 +119,9 @@ def discretise(law: Law, step: float, tilt: float, low: float, high: float, side
     )  # fmt: skip
 
 
-def _half_cells(law: Law, step: float, offset: float, low: float, high: float) -> tuple[int, np.ndarray, ...]:
+def _half_cells(
+    law: Law, step: float, offset: float, low: float, high: float
+) -> tuple[int, np.ndarray, np.ndarray, np.ndarray]:
     """First index, lattice points over [low, high], P and Q mass of the half cells around them and of the two ends.
 
     Q mass is in units of e^{-z}, z the lattice point in the middle of both half cells.
@@ -217,7 +237,16 @@ def _reach(lattice: Lattice, n: int) -> tuple[int, int]:
 
 
 def power(lattice: Lattice, n: int) -> Lattice:
-    """The sum of n independent losses, by one FFT over a window; what wraps around and rounding is counted."""
+    """The sum of n independent losses, by one FFT over a window; what wraps around and rounding is counted.
+
+    >>> from dpteach.laws import GaussianLaw
+    >>> one = discretise(GaussianLaw(1.0), 0.01, 0.0, -8.0, 9.0, "upper")
+    >>> mean, deviation = power(one, 4).moments()
+    >>> round(mean * 0.01, 2), round(deviation * 0.01, 2)  # from the offset: 4 steps of mean 1/2 and deviation 1
+    (2.0, 2.0)
+    """
+    _lattice("lattice", lattice)
+    n = check.whole("n", n, "[1, 1e15]")
     if n == 1:
         return lattice
     low, high = _reach(lattice, n)
@@ -246,7 +275,16 @@ def _support(weights: np.ndarray) -> tuple[int, int]:
 
 
 def convolve(a: Lattice, b: Lattice) -> Lattice:
-    """The sum of one draw from each of two lattices with the same step and tilt, by a full FFT (nothing wraps)."""
+    """The sum of one draw from each of two lattices with the same step and tilt, by a full FFT (nothing wraps).
+
+    >>> from dpteach.laws import GaussianLaw
+    >>> one = discretise(GaussianLaw(1.0), 0.01, 0.0, -8.0, 9.0, "upper")
+    >>> round(convolve(one, one).moments()[1] * 0.01, 2) == round(math.sqrt(2), 2)
+    True
+    """
+    _lattice("a", a)
+    if (_lattice("b", b).step, b.tilt) != (a.step, a.tilt):
+        raise ValueError(f"b has step {b.step} and tilt {b.tilt}, a has {a.step} and {a.tilt}: they must be the same")
     count = a.weights.size + b.weights.size - 1
     size = next_fast_len(count, real=True)
     weights = irfft(rfft(a.weights, size) * rfft(b.weights, size), size)[:count]
@@ -258,7 +296,17 @@ def convolve(a: Lattice, b: Lattice) -> Lattice:
 
 
 def regrid(lattice: Lattice, factor: int, side: Side) -> Lattice:
-    """The same law on a lattice `factor` (odd) times coarser, from above or from below."""
+    """The same law on a lattice `factor` (odd) times coarser, from above or from below.
+
+    >>> from dpteach.laws import GaussianLaw
+    >>> fine = discretise(GaussianLaw(1.0), 0.01, 0.0, -8.0, 9.0, "lower")
+    >>> regrid(fine, 3, "lower").step
+    0.03
+    """
+    _lattice("lattice", lattice)
+    if check.whole("factor", factor, "[1, 1e6]") % 2 == 0:
+        raise ValueError(f"factor = {factor} isn't allowed: it must be odd")
+    check.choice("side", side, ("upper", "lower"))
     step = factor * lattice.step
     centre = float(lattice.points[np.argmax(lattice.weights)])
     for attempt in range(_ANCHORINGS):
@@ -269,7 +317,8 @@ def regrid(lattice: Lattice, factor: int, side: Side) -> Lattice:
             mass = _split_fine(p, away, step, lattice.tilt)
             break
         else:
-            mass, shift = _contract(*(np.append(0.0, cell.sum(axis=1)) for cell in (p, q)), step, lattice.tilt)
+            p_cells, q_cells = (np.append(0.0, cell.sum(axis=1)) for cell in (p, q))
+            mass, shift = _contract(p_cells, q_cells, step, lattice.tilt)
         if attempt == _ANCHORINGS - 1 or (attempt > 0 and abs(shift) < 10 * _HAIR * step):
             break
         centre += shift - _HAIR * step
@@ -313,7 +362,13 @@ def tails(lattice: Lattice) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
     Both are in units of exp(log_mass - tilt·z_k), so that they neither over- nor underflow; with that unit u_k,
     δ(ε) = u_k·(A_k - e^{ε - z_k} B_k) for z_{k-1} <= ε <= z_k.
+
+    >>> from dpteach.laws import GaussianLaw
+    >>> z, a, b = tails(discretise(GaussianLaw(1.0), 0.01, 0.0, -8.0, 9.0, "upper"))
+    >>> round(float(a[0]), 9), bool(np.all(b <= a))
+    (1.0, True)
     """
+    _lattice("lattice", lattice)
     rate = lattice.tilt * lattice.step
     return lattice.points, _tails(lattice.weights, rate), _tails(lattice.weights, rate + lattice.step)
 

@@ -144,10 +144,6 @@ class _Mixture:
     rate: float = 1.0
     direction: str = "remove"
 
-    def _keep(self, **checked: float) -> None:
-        for field, value in checked.items():
-            object.__setattr__(self, field, value)
-
     def _loss(self, t: np.ndarray) -> np.ndarray:
         return mixture_loss(self.rate, self.mu * t - self.mu**2 / 2)
 
@@ -203,7 +199,7 @@ class GaussianLaw(_Mixture):
     mu: float
 
     def __post_init__(self) -> None:
-        self._keep(mu=check.real("mu", self.mu, _SIZES, "1/sigma"))
+        check.keep(self, mu=check.real("mu", self.mu, _SIZES, "1/sigma"))
 
 
 @dataclass(frozen=True)
@@ -224,9 +220,9 @@ class PoissonLaw(_Mixture):
 
     def __post_init__(self) -> None:
         check.choice("direction", self.direction, ("remove", "add"))
-        self._keep(q=check.real("q", self.q, "(0, 1]", _RATE_ADVICE))
-        self._keep(sigma=check.real("sigma", self.sigma, _SIZES, "noise std / sensitivity"))
-        self._keep(mu=1 / self.sigma, rate=self.q)
+        check.keep(self, q=check.real("q", self.q, "(0, 1]", _RATE_ADVICE))
+        check.keep(self, sigma=check.real("sigma", self.sigma, _SIZES, "noise std / sensitivity"))
+        check.keep(self, mu=1 / self.sigma, rate=self.q)
 
 
 def _mixture_delta(q: float, mu: float, epsilon: np.ndarray) -> np.ndarray:
@@ -264,8 +260,8 @@ class SubsampledLaw(_Mixture):
     mu: float
 
     def __post_init__(self) -> None:
-        self._keep(p=check.real("p", self.p, "(0, 1]", _RATE_ADVICE))
-        self._keep(mu=check.real("mu", self.mu, _SIZES, "1/sigma"), rate=self.p)
+        check.keep(self, p=check.real("p", self.p, "(0, 1]", _RATE_ADVICE))
+        check.keep(self, mu=check.real("mu", self.mu, _SIZES, "1/sigma"), rate=self.p)
 
     @property
     def atom(self) -> float:
@@ -348,8 +344,8 @@ def loss_masses(law: Law, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             return _mixture_masses(law.rate, law.mu, edges)
         mixture, base = _mixture_masses(law.rate, law.mu, -edges[::-1])
         return base[::-1], mixture[::-1]
-    up = _mixture_masses(law.p, law.mu, np.maximum(edges, 0.0))
-    down = _mixture_masses(law.p, law.mu, np.maximum(-edges[::-1], 0.0))
+    up = _mixture_masses(law.rate, law.mu, np.maximum(edges, 0.0))
+    down = _mixture_masses(law.rate, law.mu, np.maximum(-edges[::-1], 0.0))
     atom = np.where((edges[:-1] <= 0) & (edges[1:] > 0), law.atom, 0.0)
     return up[0] + down[1][::-1] + atom, up[1] + down[0][::-1] + atom
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -35,7 +35,7 @@ from dpteach.guarantees import (
     gaussian_tradeoff,
     tradeoff_from_delta,
 )
-from dpteach.laws import LAWS_EXAMPLE, Law, Nodes, PoissonLaw, SubsampledLaw, gaussian_delta
+from dpteach.laws import LAW_EXAMPLE, LAWS_EXAMPLE, Law, Nodes, PoissonLaw, SubsampledLaw, gaussian_delta
 from dpteach.tradeoff import Functionals
 
 __all__ = [
@@ -44,6 +44,8 @@ __all__ = [
 ]  # fmt: skip
 
 _LARGEST_MU = 1e6
+_SIGMA = f"[{1 / 26!r}, 1e50]"
+_SIGMA_ADVICE = "e^(1/sigma²) overflows below: use another accountant"
 
 
 def chi2_plus(mu: float) -> float:
@@ -56,19 +58,11 @@ def chi2_plus(mu: float) -> float:
     1.462293643418
     """
     mu = check.real("mu", mu, "[1e-50, 26]", "e^(mu²) overflows beyond: the limit says nothing there")
-    if mu < 1e-3:
-        return _chi2_plus_series(mu)
+    if mu < 1e-3:  # Taylor series, from e^{mu²} = 1 + mu² + mu⁴/2 and Φ(x) = 1/2 + (x - x³/6)/√(2π): 1e-9 relative
+        cubic = (1.5 - (1.5**3 - 3 * 0.5**3) / 6) / math.sqrt(2 * math.pi)
+        return mu * mu / 2 + cubic * mu**3 + mu**4 / 4
     centred = (float(ndtr(1.5 * mu)) - 0.5) - 3 * (float(ndtr(mu / 2)) - 0.5)
     return math.expm1(mu * mu) * float(ndtr(1.5 * mu)) + centred
-
-
-def _chi2_plus_series(mu: float) -> float:
-    """Taylor series at 0, from e^{mu²} = 1 + mu² + mu⁴/2 and Φ(x) = 1/2 + (x - x³/6)/√(2π).
-
-    Below 1e-3 it's good to 1e-9 relative.
-    """
-    cubic = (1.5 - (1.5**3 - 3 * 0.5**3) / 6) / math.sqrt(2 * math.pi)
-    return mu * mu / 2 + cubic * mu**3 + mu**4 / 4
 
 
 def subsampled_clt_mu(p: float, sigma: float, steps: int) -> float:
@@ -80,9 +74,8 @@ def subsampled_clt_mu(p: float, sigma: float, steps: int) -> float:
     >>> round(subsampled_clt_mu(256 / 60000, 1.3, 3516), 4)
     0.2847
     """
-    p, sigma = check.real("p", p, "(0, 1]"), check.real("sigma", sigma, "(0, 1e50]")
-    steps = check.whole("steps", steps, "[1, 1e15]")
-    return _moderate(p * math.sqrt(2 * steps * chi2_plus(_inverse(sigma))), sigma)
+    sigma = check.real("sigma", sigma, _SIGMA, _SIGMA_ADVICE)
+    return _limit_mu(check.real("p", p, "(0, 1]"), steps, 2 * chi2_plus(1 / sigma), sigma)
 
 
 def poisson_clt_mu(q: float, sigma: float, steps: int) -> float:
@@ -93,38 +86,25 @@ def poisson_clt_mu(q: float, sigma: float, steps: int) -> float:
     >>> round(poisson_clt_mu(256 / 60000, 1.3, 3516), 4)
     0.2273
     """
-    q, sigma = check.real("q", q, "(0, 1]"), check.real("sigma", sigma, "(0, 1e50]")
-    steps = check.whole("steps", steps, "[1, 1e15]")
-    return _moderate(q * math.sqrt(steps * math.expm1(_inverse(sigma) ** 2)), sigma)
+    sigma = check.real("sigma", sigma, _SIGMA, _SIGMA_ADVICE)
+    return _limit_mu(check.real("q", q, "(0, 1]"), steps, math.expm1(sigma**-2), sigma)
 
 
-def _inverse(sigma: float) -> float:
-    if sigma < 1 / 26:
-        raise ValueError(
-            f"sigma = {sigma} isn't allowed here: it must be at least 1/26, since e^(1/sigma²) "
-            "overflows; use another accountant"
-        )
-    return 1 / sigma
-
-
-def _moderate(mu: float, sigma: float) -> float:
+def _limit_mu(rate: float, steps: int, variance: float, sigma: float) -> float:
+    mu = rate * math.sqrt(check.whole("steps", steps, "[1, 1e15]") * variance)
     if mu > _LARGEST_MU:
-        raise ValueError(
-            f"sigma = {sigma} makes mu = {mu:.3g}, above {_LARGEST_MU:g}: the limit says nothing "
-            "there; use a larger sigma"
-        )
+        reason = f"sigma = {sigma} makes mu = {mu:.3g}, above {_LARGEST_MU:g}"
+        raise ValueError(f"{reason}: the limit says nothing there; use a larger sigma")
     return mu
 
 
-def clt_guarantee(
-    law: Law, steps: int, convention: str = "of the law given"
-) -> GaussianGuarantee:
+def clt_guarantee(law: Law, steps: int, convention: str = "of the law given") -> GaussianGuarantee:
     """The limit for `steps` steps of a law, as a mu-GDP statement of kind 'asymptotic'.
 
     >>> clt_guarantee(SubsampledLaw(256 / 60000, 1 / 1.3), 3516).kind
     'asymptotic'
     """
-    if isinstance(law, PoissonLaw):
+    if isinstance(check.instance("law", law, Law, LAW_EXAMPLE), PoissonLaw):
         mu = poisson_clt_mu(law.q, law.sigma, steps)
     elif isinstance(law, SubsampledLaw):
         mu = subsampled_clt_mu(law.p, 1 / law.mu, steps)
@@ -143,7 +123,7 @@ def functionals(law: Law) -> Functionals:
     >>> " ".join(f"{x:.6g}" for x in found)
     '1.14299e-05 2.28608e-05 3.90682e-07 3.90677e-07'
     """
-    at_zero = law.nodes(corner=0.0)
+    at_zero = check.instance("law", law, Law, LAW_EXAMPLE).nodes(corner=0.0)
     weight = np.exp(at_zero.log_p)
     kl = _relative_entropy(at_zero)
     at_kl = law.nodes(corner=kl)
@@ -195,14 +175,14 @@ class BerryEsseenGuarantee(Guarantee):
     name: str = "berry-esseen"
     kind: Kind = "upper bound"
     convention: str = "of the law given"
+    mu: float = field(init=False)
+    gamma: float = field(init=False)
 
     def __post_init__(self) -> None:
-        check.members("law", [self.law], Law, "SubsampledLaw(p, mu)")
+        check.instance("law", self.law, Law, "SubsampledLaw(p, mu)")
         if isinstance(self.law, PoissonLaw):
-            raise ValueError(
-                f"law = {self.law} isn't symmetric, and Theorem 3.4 covers symmetric trade-off "
-                "functions: use fixed-size batches"
-            )
+            reason = "isn't symmetric, and Theorem 3.4 covers symmetric trade-off functions"
+            raise ValueError(f"law = {self.law} {reason}: use fixed-size batches")
         mu, gamma = central_limit([functionals(self.law)], self.steps)
         self._keep(mu=mu, gamma=gamma)
 
@@ -231,18 +211,13 @@ class BerryEsseenGuarantee(Guarantee):
 
     def epsilon(self, delta: float) -> float | None:
         delta = check.real("delta", delta, "(0, 1)", "δ is a probability, typically below 1/n")
-        if delta < self.floor:
-            return None
-        return epsilon_from_delta(lambda e: float(self.delta(e)), delta)
+        return None if delta < self.floor else epsilon_from_delta(lambda e: float(self.delta(e)), delta)
 
     def details(self, delta: float) -> dict[str, Any]:
-        told = {"mu": self.mu, "gamma": self.gamma}
-        if delta < self.floor:
-            told["reason"] = (
-                "the bound's delta never falls below 1 - G_mu(gamma) + gamma = "
-                f"{self.floor:.4g}, at any epsilon"
-            )
-        return told
+        told: dict[str, Any] = {"mu": self.mu, "gamma": self.gamma}
+        floor = f"1 - G_mu(gamma) + gamma = {self.floor:.4g}"
+        reason = {"reason": f"the bound's delta never falls below {floor}, at any epsilon"}
+        return told | reason if delta < self.floor else told
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -266,6 +241,7 @@ class EdgeworthGuarantee(Guarantee):
     name: str = "edgeworth"
     kind: Kind = "asymptotic"
     convention: str = "of the laws given"
+    _series: tuple[tuple[float, float, np.ndarray], ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         steps = check.whole("steps", self.steps, "[1, 1e15]")

@@ -29,12 +29,11 @@ from scipy.special import gammaln, log_ndtr, logsumexp
 
 from dpteach import _validate as check
 from dpteach.guarantees import Guarantee, Kind
-from dpteach.laws import Law, Nodes, PoissonLaw
+from dpteach.laws import LAW_EXAMPLE, Law, Nodes, PoissonLaw
 
 __all__ = [
-    "ORDERS", "MomentsGuarantee", "Orders", "log_e1", "log_e2", "log_e2_integer", "log_e2_series",
-    "log_moment", "renyi_divergence", "renyi_delta", "renyi_epsilon", "tail_bound_delta",
-    "tail_bound_epsilon",
+    "ORDERS", "MomentsGuarantee", "Orders", "log_e1", "log_e2", "log_e2_integer", "log_e2_series", "log_moment",
+    "renyi_divergence", "renyi_delta", "renyi_epsilon", "tail_bound_delta", "tail_bound_epsilon",
 ]  # fmt: skip
 
 Orders = Literal["integer", "real"]
@@ -122,7 +121,7 @@ def log_moment(law: Law, lam: ArrayLike) -> np.ndarray:
     lam = check.reals("lam", lam, "(0, 1e8]", "λ is the order of the moment")
     orders = lam.ravel()
     result = np.empty(orders.size)
-    nodes = law.nodes(float(orders.max()) + 1)
+    nodes = check.instance("law", law, Law, LAW_EXAMPLE).nodes(float(orders.max()) + 1)
     rows = max(1, _CHUNK // nodes.loss.size)
     for start in range(0, orders.size, rows):
         result[start : start + rows] = _log_moments(nodes, orders[start : start + rows])
@@ -243,15 +242,12 @@ def renyi_delta(alpha: ArrayLike, lam: ArrayLike, epsilon: float) -> np.ndarray:
     return np.exp(np.minimum(alpha - lam * epsilon - _renyi_gain(lam), 0.0))
 
 
-def _renyi_gain(lam: ArrayLike) -> np.ndarray:
+def _renyi_gain(lam: np.ndarray | float) -> np.ndarray:
     """log of how far CKS's δ is below the tail bound's: log a + (a-1) log(a/(a-1)), a = λ + 1."""
     return np.log1p(lam) + lam * np.log1p(1 / lam)
 
 
-_CONVERSIONS = {
-    "tail": (tail_bound_epsilon, tail_bound_delta),
-    "renyi": (renyi_epsilon, renyi_delta),
-}
+_CONVERSIONS = {"tail": (tail_bound_epsilon, tail_bound_delta), "renyi": (renyi_epsilon, renyi_delta)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -276,7 +272,7 @@ class MomentsGuarantee(Guarantee):
     convention: str = "of the law given"
 
     def __post_init__(self) -> None:
-        self._keep(law=check.members("law", [self.law], Law, 'run.laws("add-remove")[0]')[0])
+        check.instance("law", self.law, Law, LAW_EXAMPLE)
         self._keep(steps=check.whole("steps", self.steps, "[1, 1e15]"))
         check.choice("orders", self.orders, ORDERS)
         check.choice("conversion", self.conversion, tuple(_CONVERSIONS))
@@ -285,8 +281,7 @@ class MomentsGuarantee(Guarantee):
         """Log moment of the whole run: T·α(λ), by Theorem 2.1."""
         law = self.law
         lam = lam if type(lam) is int else check.real("lam", lam, _LAM)
-        closed = isinstance(law, PoissonLaw) and law.direction == "remove" and isinstance(lam, int)
-        if closed and lam < _LONG_SUM:
+        if isinstance(law, PoissonLaw) and law.direction == "remove" and isinstance(lam, int) and lam < _LONG_SUM:
             return self.steps * log_e2_integer(law.q, law.sigma, lam)
         return self.steps * float(log_moment(law, lam))
 
@@ -326,12 +321,8 @@ def _best_order(objective: Callable[[float], float], orders: Orders) -> float:
     low, high = _bracket(objective, 1.0, 2.0**-20)
     if high > _LARGEST_ORDER:
         return float(_LARGEST_ORDER)
-    found = minimize_scalar(
-        lambda x: objective(math.exp(x)),
-        bounds=(math.log(low), math.log(high)),
-        method="bounded",
-        options={"xatol": 1e-7},
-    )
+    bounds = math.log(low), math.log(high)
+    found = minimize_scalar(lambda x: objective(math.exp(x)), bounds=bounds, method="bounded", options={"xatol": 1e-7})
     return math.exp(found.x)
 
 

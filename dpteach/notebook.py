@@ -3,8 +3,11 @@
 A chapter never types a computed number. A cell records it, and the sentence refers to it by name.
 """
 
+from __future__ import annotations
+
 import math
 import numbers
+from typing import Any
 
 from dpteach import _validate
 
@@ -16,14 +19,14 @@ _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 class _Shown:
     """Text whose repr is the text itself, without quotes: what glue stores."""
 
-    def __init__(self, text):
+    def __init__(self, text: str) -> None:
         self.text = text
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return self.text
 
 
-def format_number(value, digits=4):
+def format_number(value: Any, digits: int = 4) -> str:
     """Write a number with `digits` significant digits, as the book prints numbers.
 
     Parameters
@@ -57,17 +60,18 @@ def format_number(value, digits=4):
         raise ValueError(f"value must be a number or a text, not {value!r}")
     if isinstance(value, numbers.Integral):
         return str(value)
-    if math.isnan(value):
+    number = float(value)
+    if math.isnan(number):
         raise ValueError("value is NaN: the book quotes numbers only. Find out where it comes from")
-    if math.isinf(value):
-        return "∞" if value > 0 else "-∞"
-    text = f"{float(value):.{digits}g}"
-    if "e+" in text and abs(value) < 1e7:
+    if math.isinf(number):
+        return "∞" if number > 0 else "-∞"
+    text = f"{number:.{digits}g}"
+    if "e+" in text and abs(number) < 1e7:
         text = str(int(float(text)))
     return "0" if float(text) == 0 else text
 
 
-def _in_prose(text):
+def _in_prose(text: str) -> str:
     """`1.234e-05` as a sentence writes it: 1.234 × 10⁻⁵."""
     head, mark, power = text.partition("e")
     if not mark or not power.lstrip("+-").isdigit():
@@ -75,12 +79,12 @@ def _in_prose(text):
     return f"{head} × 10{str(int(power)).translate(_SUPERSCRIPTS)}"
 
 
-def _listed(parts):
+def _listed(parts: list[str]) -> str:
     """`a, b and c`: several numbers in a sentence."""
     return " and ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else parts[0]
 
 
-def record(name, value, digits=4):
+def record(name: str, value: Any, digits: int = 4) -> None:
     """Print `name = value` and make the value available to the text by that name.
 
     A sentence of the chapter then shows it by the role ``glue:text`` with this name. Outside a
@@ -101,7 +105,7 @@ def record(name, value, digits=4):
     >>> record("ch03-eps-10k", 1.258643)
     ch03-eps-10k = 1.259
     """
-    text = format_number(value, digits)
+    name, text = _validate.text("name", name), format_number(value, digits)
     print(f"{name} = {text}")
     try:
         from IPython import get_ipython

@@ -4,8 +4,16 @@ Figures are drawn on a white card with dark ink, which stays legible in the book
 come out byte for byte the same each time.
 """
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
 import matplotlib
 import matplotlib.pyplot as plt
+from cycler import cycler
+
+from dpteach import _validate
 
 __all__ = ["COLORS", "figure", "use_style"]
 
@@ -14,8 +22,8 @@ __all__ = ["COLORS", "figure", "use_style"]
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 
 _STYLE = {
-    "axes.prop_cycle": matplotlib.cycler(color=COLORS)
-    + matplotlib.cycler(linestyle=["-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), "-"]),
+    "axes.prop_cycle": cycler(color=COLORS)
+    + cycler(linestyle=["-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), "-"]),
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": True,
@@ -35,7 +43,7 @@ _STYLE = {
 }
 
 
-def use_style():
+def use_style() -> None:
     """Set the book's style for all later figures of this session.
 
     Examples
@@ -54,7 +62,10 @@ def use_style():
         set_matplotlib_formats("svg", metadata={"Date": None}, bbox_inches=None)
 
 
-def figure(xlabel, ylabel, *, rows=1, columns=1, size=None, **kwargs):
+def figure(
+    xlabel: str | Sequence[str], ylabel: str | Sequence[str], *, rows: int = 1, columns: int = 1,
+    size: tuple[float, float] | None = None, **kwargs: Any,
+) -> tuple[Any, Any]:  # fmt: skip
     """A new figure in the book's style, with labelled axes.
 
     Parameters
@@ -80,11 +91,17 @@ def figure(xlabel, ylabel, *, rows=1, columns=1, size=None, **kwargs):
     ('steps T', 'ε')
     >>> plt.close(fig)
     """
+    rows, columns = _validate.whole("rows", rows, "[1, 20]"), _validate.whole("columns", columns, "[1, 20]")
+    panels, labels = rows * columns, {}
+    for axis, label in (("xlabel", xlabel), ("ylabel", ylabel)):
+        labels[axis] = (label,) * panels if isinstance(label, str) else _validate.members(axis, label, str, '"steps T"')
+        if len(labels[axis]) != panels:
+            raise ValueError(f"{axis} has {len(labels[axis])} texts for {panels} panels: give one, or one for each")
     use_style()
     size = size or (5.4 if columns == 1 else 7.4, 3.5 * rows)
     fig, axes = plt.subplots(rows, columns, figsize=size, squeeze=False, **kwargs)
     axes = axes.ravel()
-    for panel, ax in enumerate(axes):
-        ax.set_xlabel(xlabel if isinstance(xlabel, str) else xlabel[panel])
-        ax.set_ylabel(ylabel if isinstance(ylabel, str) else ylabel[panel])
+    for ax, below, beside in zip(axes, *labels.values(), strict=True):
+        ax.set_xlabel(below)
+        ax.set_ylabel(beside)
     return fig, axes[0] if len(axes) == 1 else axes

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
+from typing import Any, Literal
 
 from dpteach import _validate as check
 from dpteach.laws import Law, PoissonLaw, SubsampledLaw
@@ -88,26 +88,22 @@ class NoisySGD:
     sampling_rate: float | None = None
 
     def __post_init__(self) -> None:
-        set_field = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731 (frozen)
-        set_field("sampling", check.choice("sampling", self.sampling, SAMPLINGS, _SHUFFLING))
-        for name in ("noise_multiplier", "clip_norm"):
-            advice = "it's in units of the clipping norm" if name == "noise_multiplier" else "the clipping norm C"
-            set_field(name, check.real(name, getattr(self, name), _SIGMA, advice))
-        set_field("sampling_rate", self._checked_rate())
-        set_field("steps", self._checked_steps())
+        check.choice("sampling", self.sampling, SAMPLINGS, _SHUFFLING)
+        noise = check.real("noise_multiplier", self.noise_multiplier, _SIGMA, "it's in units of the clipping norm")
+        clip_norm = check.real("clip_norm", self.clip_norm, _SIGMA, "the clipping norm C")
+        check.keep(self, noise_multiplier=noise, clip_norm=clip_norm)
+        check.keep(self, sampling_rate=self._checked_rate())
+        check.keep(self, steps=self._checked_steps())
 
     def _checked_rate(self) -> float:
         if self.n is None and self.batch_size is None:
-            advice = "or give n and batch_size"
-            return check.real("sampling_rate", self.sampling_rate, "(0, 1]", advice)
+            return check.real("sampling_rate", self.sampling_rate, "(0, 1]", "or give n and batch_size")
         n = check.whole("n", self.n, "[1, inf)", "give n and batch_size together")
         m = check.whole("batch_size", self.batch_size, f"[1, {n}]", "give n and batch_size together")
-        object.__setattr__(self, "n", n)
-        object.__setattr__(self, "batch_size", m)
+        check.keep(self, n=n, batch_size=m)
         if self.sampling_rate is not None and check.real("sampling_rate", self.sampling_rate) != m / n:
-            raise ValueError(
-                f"sampling_rate = {self.sampling_rate} contradicts batch_size/n = {m / n}: leave sampling_rate out"
-            )
+            contradiction = f"sampling_rate = {self.sampling_rate} contradicts batch_size/n = {m / n}"
+            raise ValueError(f"{contradiction}: leave sampling_rate out")
         return m / n
 
     def _checked_steps(self) -> int:
@@ -116,7 +112,7 @@ class NoisySGD:
         epochs = check.real("epochs", self.epochs, "(0, inf)")
         if self.n is None:
             raise ValueError(f"epochs = {epochs:g} has no meaning without n and batch_size: give steps instead")
-        steps = steps_for_epochs(self.n, self.batch_size, epochs)
+        steps = steps_for_epochs(self.n, self.batch_size or 0, epochs)
         if self.steps is not None and check.whole("steps", self.steps) != steps:
             raise ValueError(f"steps = {self.steps} contradicts epochs = {epochs:g} (T = {steps}): give one of them")
         return check.whole("steps", steps, "[1, 1e15]", "choose fewer epochs")
@@ -131,7 +127,7 @@ class NoisySGD:
         return cls(sampling_rate=q, steps=steps, noise_multiplier=noise_multiplier, sampling=sampling)
 
     @classmethod
-    def abadi16(cls, *, sigma: float, **facts: object) -> NoisySGD:
+    def abadi16(cls, *, sigma: float, **facts: Any) -> NoisySGD:
         """Abadi et al. 2016, Algorithm 1: Poisson batches, noise of standard deviation sigma·C on the sum.
 
         >>> NoisySGD.abadi16(sampling_rate=0.01, sigma=4.0, steps=10000).sigma("add-remove")
@@ -140,7 +136,7 @@ class NoisySGD:
         return cls(noise_multiplier=check.real("sigma", sigma, _SIGMA), sampling="poisson", **facts)
 
     @classmethod
-    def drs22(cls, *, sigma: float, **facts: object) -> NoisySGD:
+    def drs22(cls, *, sigma: float, **facts: Any) -> NoisySGD:
         """Dong, Roth and Su 2022, Algorithm 1: fixed-size batches, noise of 2·sigma·C on the sum.
 
         >>> run = NoisySGD.drs22(n=60000, batch_size=256, epochs=15, sigma=1.3)
@@ -171,10 +167,10 @@ class NoisySGD:
         >>> NoisySGD.abadi16(sampling_rate=0.01, sigma=4.0, steps=1).laws("add-remove")
         (PoissonLaw(q=0.01, sigma=4.0, direction='remove'), PoissonLaw(q=0.01, sigma=4.0, direction='add'))
         """
-        sigma = self.sigma(relation)
+        sigma, rate = self.sigma(relation), check.real("sampling_rate", self.sampling_rate)
         reason = _NO_BOUND.get((self.sampling, relation))
         if reason:
             raise ValueError(f"relation = {relation!r} with sampling = {self.sampling!r} isn't covered: {reason}")
         if relation == "add-remove":
-            return (PoissonLaw(self.sampling_rate, sigma, "remove"), PoissonLaw(self.sampling_rate, sigma, "add"))
-        return (SubsampledLaw(self.sampling_rate, 1 / sigma),)
+            return (PoissonLaw(rate, sigma, "remove"), PoissonLaw(rate, sigma, "add"))
+        return (SubsampledLaw(rate, 1 / sigma),)

@@ -22,7 +22,7 @@ from scipy.special import logsumexp
 from dpteach import _validate as check
 from dpteach.guarantees import Guarantee, Kind, epsilon_from_delta, gaussian_tradeoff
 from dpteach.lattice import Lattice, Side, convolve, discretise, power, regrid, tails
-from dpteach.laws import LAWS_EXAMPLE, GaussianLaw, Law, PoissonLaw, SubsampledLaw, gaussian_delta, loss_range
+from dpteach.laws import LAW_EXAMPLE, LAWS_EXAMPLE, GaussianLaw, Law, loss_range
 
 __all__ = ["Profile", "TensorPower", "compose"]
 
@@ -88,26 +88,19 @@ def _profile(lattice: Lattice, side: Side) -> Profile:
     return Profile(lattice, side, *tails(lattice))
 
 
-@dataclass(frozen=True)
-class _Truncated:
-    """One step's loss inside [low, high] under P: what the choice of tilt and step size is based on."""
+def _tilted(law: Law, low: float, high: float, tilt: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Cumulant K, mean K' and variance K'' of one step's loss inside [low, high], tilted by e^{tilt·L}, one per tilt.
 
-    loss: np.ndarray
-    log_p: np.ndarray
-
-    @classmethod
-    def of(cls, law: Law, low: float, high: float) -> _Truncated:
-        nodes = law.nodes(2.0)
-        kept = (nodes.loss >= low) & (nodes.loss <= high)
-        return cls(nodes.loss[kept], nodes.log_p[kept])
-
-    def tilted(self, tilt: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Cumulant K, mean K' and variance K'' of the loss under the laws tilted by e^{tilt·L}, one per tilt."""
-        exponent = self.log_p + np.multiply.outer(tilt, self.loss)
-        cumulant = logsumexp(exponent, axis=-1)
-        weights = np.exp(exponent - cumulant[:, None])
-        mean = weights @ self.loss
-        return cumulant, mean, np.maximum(weights @ self.loss**2 - mean**2, 1e-300)
+    What the choice of tilt and step size is based on.
+    """
+    nodes = law.nodes(2.0)
+    kept = (nodes.loss >= low) & (nodes.loss <= high)
+    loss = nodes.loss[kept]
+    exponent = nodes.log_p[kept] + np.multiply.outer(tilt, loss)
+    cumulant = logsumexp(exponent, axis=-1)
+    weights = np.exp(exponent - cumulant[:, None])
+    mean = weights @ loss
+    return cumulant, mean, np.maximum(weights @ loss**2 - mean**2, 1e-300)
 
 
 _TILTS = np.geomspace(1e-6, 1e9, 91)
@@ -115,7 +108,7 @@ _TILTS = np.geomspace(1e-6, 1e9, 91)
 
 def _log_deltas(law: Law, steps: int, tail: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Saddle-point guesses at each tilt: ε = T·K' and log δ(ε), and T·K. Only the choice of a tilt rests on them."""
-    cumulant, mean, variance = _Truncated.of(law, *loss_range(law, tail)).tilted(_TILTS)
+    cumulant, mean, variance = _tilted(law, *loss_range(law, tail), _TILTS)
     spread = np.log(_TILTS) + np.log1p(_TILTS) + np.log(np.maximum(2 * math.pi * steps * variance, 1e-300)) / 2
     log_delta = steps * (cumulant - _TILTS * mean) - np.maximum(spread, 0.0)
     return np.maximum.accumulate(steps * mean), np.minimum.accumulate(log_delta), steps * cumulant
@@ -124,7 +117,7 @@ def _log_deltas(law: Law, steps: int, tail: float) -> tuple[np.ndarray, np.ndarr
 def _grid(law: Law, tilt: float, tail: float, resolution: float) -> tuple[float, float, float]:
     """Range of one step's losses, and the lattice's step."""
     low, high = loss_range(law, tail)
-    variance = _Truncated.of(law, low, high).tilted(np.array([tilt]))[2][0]
+    variance = _tilted(law, low, high, np.array([tilt]))[2][0]
     return low, high, max(math.sqrt(variance) / resolution, (high - low) / _FINEST)
 
 
@@ -134,6 +127,9 @@ def compose(law: Law, steps: int, tilt: float, tail: float, resolution: float, s
     tilt ≥ 0 is the exponential tilt, tail the P mass per step that may be rounded away, resolution the number of
     lattice points in one (tilted) standard deviation of one step.
     """
+    check.instance("law", law, Law, LAW_EXAMPLE)
+    steps, tilt = check.whole("steps", steps, "[1, 1e9]"), check.real("tilt", tilt, "[0, 1e10]")
+    resolution = check.real("resolution", resolution, "[1, 1e5]", "points in a standard deviation")
     low, high, step = _grid(law, tilt, tail, resolution)
     one = discretise(law, step, tilt, low, high, side)
     if 18 * resolution * math.sqrt(steps) <= _ONE_STAGE:
@@ -145,20 +141,18 @@ def compose(law: Law, steps: int, tilt: float, tail: float, resolution: float, s
     return convolve(total, regrid(power(one, rest), factor, side)) if rest else total
 
 
-def _rate(law: Law) -> float:
-    return {GaussianLaw: lambda: 1.0, PoissonLaw: lambda: law.q, SubsampledLaw: lambda: law.p}[type(law)]()
-
-
-def _closed_form(law: Law, steps: int) -> float | None:
-    """The mu of a law whose tensor power is Gaussian, or None."""
-    return law.mu * math.sqrt(steps) if _rate(law) == 1 else None
+def _closed_form(law: Law, steps: int) -> Law | None:
+    """The law of all steps where it's known: a Gaussian's tensor power is Gaussian, and one step is one step."""
+    if law.rate == 1:
+        return GaussianLaw(law.mu * math.sqrt(steps))
+    return law if steps == 1 else None
 
 
 @lru_cache(maxsize=64)
 def _bracket(law: Law, steps: int, tilt: float, tail: float, resolution: float) -> tuple[Profile, Profile]:
     advice = "the tensor power is computed in this range only"
     check.real("sigma", 1 / law.mu, "[0.05, inf)", advice)
-    check.real("sampling rate / sigma", _rate(law) * law.mu, "[1e-15, inf)", advice)
+    check.real("sampling rate / sigma", law.rate * law.mu, "[1e-15, inf)", advice)
     lower, upper = (_profile(compose(law, steps, tilt, tail, resolution, side), side) for side in ("lower", "upper"))
     return lower, upper
 
@@ -181,7 +175,7 @@ def _tilt(law: Law, steps: int, tail: float, tail_bound: np.ndarray, log_delta: 
 
 def _epsilon_bracket(law: Law, steps: int, delta: float) -> tuple[float, float]:
     tilt, tail = _ask(law, steps, delta)
-    resolution, low, high = _RESOLUTION, 0.0, math.inf
+    resolution, low, high = float(_RESOLUTION), 0.0, math.inf
     while True:
         try:
             lower, upper = _bracket(law, steps, tilt, tail, resolution)
@@ -210,6 +204,7 @@ class TensorPower(Guarantee):
     f is the symmetric trade-off function that δ(ε), ε ≥ 0, is equivalent to. The relative width of ε is below 1e-3 for
     the runs of practice; it isn't promised where losses are rare and very large, or at most a few steps' worth.
 
+    >>> from dpteach.laws import SubsampledLaw
     >>> run = TensorPower(laws=(SubsampledLaw(256 / 60000, 1 / 1.3),), steps=3516)
     >>> low, high = run.epsilon(1e-5)
     >>> low <= 1.067030 <= high and high - low < 1e-3 * high
@@ -228,14 +223,11 @@ class TensorPower(Guarantee):
         self._keep(steps=check.whole("steps", self.steps, "[1, 1e9]", advice))
 
     def _one_epsilon(self, law: Law, delta: float) -> tuple[float, float]:
-        mu = _closed_form(law, self.steps)
-        if mu is not None:
-            law, steps = GaussianLaw(mu), 1
-        steps = 1 if mu is not None else self.steps
-        if steps == 1:
-            exact = epsilon_from_delta(lambda e: float(law.delta(e)), delta)
-            return exact, exact
-        return _epsilon_bracket(law, steps, delta)
+        known = _closed_form(law, self.steps)
+        if known is None:
+            return _epsilon_bracket(law, self.steps, delta)
+        exact = epsilon_from_delta(lambda e: float(known.delta(e)), delta)
+        return exact, exact
 
     def epsilon(self, delta: float) -> tuple[float, float]:
         delta = check.real("delta", delta, f"({_SMALLEST_DELTA:g}, 1)", "δ is typically below 1/n")
@@ -254,10 +246,9 @@ class TensorPower(Guarantee):
         return max(low), max(high)
 
     def _one_delta(self, law: Law, epsilon: float) -> tuple[float, float]:
-        mu = _closed_form(law, self.steps)
-        if mu is not None or self.steps == 1:
-            exact = float(gaussian_delta(mu, epsilon) if mu is not None else law.delta(epsilon))
-            return exact, exact
+        known = _closed_form(law, self.steps)
+        if known is not None:
+            return float(known.delta(epsilon)), float(known.delta(epsilon))
         guess, low, high = float(np.interp(epsilon, *_log_deltas(law, self.steps, 1e-24 / self.steps)[:2])), 0.0, 1.0
         for _ in range(4):  # a guess that was too large cuts off too much
             guess = min(max(guess, -500.0), -0.7)
@@ -265,11 +256,12 @@ class TensorPower(Guarantee):
             cumulants = _log_deltas(law, self.steps, tail)[2]
             tilt = _tilt(law, self.steps, tail, cumulants - _TILTS * epsilon, guess)
             lower, upper = _bracket(law, self.steps, tilt, tail, 2 * _RESOLUTION)
-            before, low, high = high, max(low, lower.delta(epsilon)), min(high, upper.delta(epsilon))
+            before = high
+            low, high = max(low, float(lower.delta(epsilon))), min(high, float(upper.delta(epsilon)))
             if 2 * low >= high or 2 * high >= before:
                 break
             guess = math.log(high)
-        return float(min(low, high)), float(high)
+        return min(low, high), high
 
     def f(self, alpha: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
         alpha = check.reals("alpha", alpha, "[0, 1]")
@@ -278,9 +270,9 @@ class TensorPower(Guarantee):
 
     def _one_f(self, law: Law, alpha: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Both polygons through (Q(L ≥ z), P(L < z)), z ≥ 0, completed by reflection."""
-        mu = _closed_form(law, self.steps)
-        if mu is not None:
-            return gaussian_tradeoff(mu, alpha), gaussian_tradeoff(mu, alpha)
+        if law.rate == 1:
+            exact = gaussian_tradeoff(law.mu * math.sqrt(self.steps), alpha)
+            return exact, exact
         tail = 1e-14 / self.steps
         lower, upper = _bracket(law, self.steps, 0.0, tail, 2 * _RESOLUTION)
         return _polygon(upper, alpha), _polygon(lower, alpha)

@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -36,15 +35,14 @@ from scipy.stats import binom
 from dpteach import _validate as check
 from dpteach.guarantees import epsilon_from_delta, f_epsilon_delta, gaussian_tradeoff
 
-__all__ = [
-    "SIDES", "Functionals", "Side", "TradeOff", "distance", "subsampled_epsilon_delta",
-    "subsampled_gaussian",
-]  # fmt: skip
+__all__ = ["SIDES", "Functionals", "Side", "TradeOff", "distance", "subsampled_epsilon_delta", "subsampled_gaussian"]
 
 Side = Literal["below", "above"]
+Pair = tuple[np.ndarray, np.ndarray]
 SIDES = ("below", "above")
 _SAME = 1e-12  # outcomes whose log ratios differ by less are one outcome: f moves by less than this
 _LARGEST = 20_000_000
+_EXAMPLE = "TradeOff.gaussian(1.0)"
 _RATE = "it's the share of records in a batch, m/n"
 
 
@@ -144,37 +142,6 @@ class TradeOff:
             ends = mu * edges - mu * mu / 2 if mu else np.zeros_like(edges)
             p, q = _split(p, q, np.clip(loss, ends[:-1], ends[1:]), ends[:-1], ends[1:])
         return cls(p, q)
-
-    @classmethod
-    def from_function(cls, f: Callable, side: Side = "below", points: int = 1000) -> TradeOff:
-        """Any convex, decreasing f(alpha), from one side; `f` takes an array.
-
-        above: chords through `points` values of f. below: the slopes inside a cell lie between
-        those of the two neighbouring chords, so its mass is split onto those two: no derivative
-        is needed.
-        f(0) and f(1) count: f is taken as continuous on [0, 1].
-
-        >>> import functools
-        >>> f = functools.partial(gaussian_tradeoff, 1.0)
-        >>> below, above = (TradeOff.from_function(f, side) for side in SIDES)
-        >>> bool(below(0.1) <= f(0.1) <= above(0.1)), distance(below, above) < 1e-4
-        (True, True)
-        """
-        points = check.whole("points", points, "[3, 1e5]")
-        alpha = np.unique(np.concatenate([[0.0], ndtr(np.linspace(-9, 6, points - 2)), [1.0]]))
-        values = check.reals("f(alpha)", f(alpha), "[0, 1]", "a trade-off function is one")
-        check.same_shape(**{"alpha": alpha, "f(alpha)": values})
-        if check.choice("side", side, SIDES) == "above":
-            return cls.from_points(alpha, values)
-        p, q = np.diff(alpha), np.maximum(-np.diff(values), 0.0)
-        flat = q == 0  # f is 0 from here on
-        loss = _log_ratio(p, q)
-        low, high = np.append(loss[1:], -np.inf)[~flat], np.append(np.inf, loss[:-1])[~flat]
-        own = loss[~flat]
-        low, high = np.minimum(low, own), np.maximum(high, own)  # rounding may disorder slopes
-        low_high = _split(p[~flat], q[~flat], own, low, high)
-        rest_p, rest_q = [0.0, p[flat].sum()], [1 - values[0], 0.0]
-        return cls(np.append(low_high[0], rest_p), np.append(low_high[1], rest_q))
 
     @classmethod
     def from_points(cls, alpha: ArrayLike, beta: ArrayLike) -> TradeOff:
@@ -282,11 +249,9 @@ class TradeOff:
 
     def __matmul__(self, other: TradeOff) -> TradeOff:
         """f⊗g = T(P×P', Q×Q'), every pair of outcomes kept (DRS22, Definition 3.1)."""
-        size = self.p.size * other.p.size
+        size = self.p.size * check.instance("g", other, TradeOff, _EXAMPLE).p.size
         if size > _LARGEST:
-            raise ValueError(
-                f"f⊗g would have {size} outcomes (at most {_LARGEST}): coarsen f and g first"
-            )
+            raise ValueError(f"f⊗g would have {size} outcomes (at most {_LARGEST}): coarsen f and g first")
         return TradeOff(np.outer(self.p, other.p).ravel(), np.outer(self.q, other.q).ravel())
 
     def coarsen(self, points: int, side: Side) -> TradeOff:
@@ -320,10 +285,10 @@ class TradeOff:
         True
         """
         steps = check.whole("steps", steps, "[1, 1e6]")
-        square, result = self.coarsen(points, side), None
+        square, result = self.coarsen(points, side), TradeOff([1.0], [1.0])
         while steps:
             if steps & 1:
-                result = square if result is None else (result @ square).coarsen(points, side)
+                result = (result @ square).coarsen(points, side)
             steps >>= 1
             if steps:
                 square = (square @ square).coarsen(points, side)
@@ -352,13 +317,12 @@ def distance(f: TradeOff, g: TradeOff) -> float:
     >>> round(distance(TradeOff.epsilon_delta(0.0), TradeOff.epsilon_delta(0.0, 0.25)), 12)
     0.25
     """
+    f, g = check.members("f, g", (f, g), TradeOff, _EXAMPLE)
     alpha = np.union1d(f.alpha, g.alpha)
     return float(np.max(np.abs(f(alpha) - g(alpha))))
 
 
-def subsampled_epsilon_delta(
-    rate: float, epsilon: float, delta: float, alpha: ArrayLike
-) -> np.ndarray:
+def subsampled_epsilon_delta(rate: float, epsilon: float, delta: float, alpha: ArrayLike) -> np.ndarray:
     """C_p(f_{ε,δ})(α) = max{f_{ε',δ'}(α), 1 - pδ - p·tanh(ε/2)(1-δ) - α}, p = `rate`: exact.
 
     ε' = log(1-p+p e^ε), δ' = pδ is what (ε,δ)-amplification gives alone; the second term is the
@@ -402,7 +366,7 @@ def _log_ratio(p: np.ndarray, q: np.ndarray) -> np.ndarray:
         return np.log(q) - np.log(p)
 
 
-def _merged(p: np.ndarray, q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _merged(p: np.ndarray, q: np.ndarray) -> Pair:
     """The outcomes by decreasing q/p, those with the same ratio as one."""
     kept = np.maximum(p, q) > 1e-290
     p, q = p[kept], q[kept]
@@ -414,9 +378,7 @@ def _merged(p: np.ndarray, q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.add.reduceat(p, starts), np.add.reduceat(q, starts)
 
 
-def _split(
-    p: np.ndarray, q: np.ndarray, loss: np.ndarray, low: np.ndarray, high: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def _split(p: np.ndarray, q: np.ndarray, loss: np.ndarray, low: np.ndarray, high: np.ndarray) -> Pair:
     """Split outcomes of log ratio `loss` onto the ratios `low` ≤ loss ≤ `high`, both masses kept:
     first all lower parts, then all upper parts. This is what connect-the-dots does to a cell."""
     with np.errstate(invalid="ignore"):
@@ -442,7 +404,7 @@ def _cell_mass(edges: np.ndarray) -> np.ndarray:
     return np.where(edges[:-1] > 0, upper, np.diff(ndtr(edges)))
 
 
-def _lower_hull(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _lower_hull(x: np.ndarray, y: np.ndarray) -> Pair:
     """Lower convex hull of points, left to right (Andrew's monotone chain), from (0, 1) on."""
     order = np.lexsort((-y, x))
     hull: list[tuple[float, float]] = []

@@ -18,7 +18,6 @@ from dpteach.composition import (
     OptimalComposition,
     StrongComposition,
     amplify_by_sampling,
-    classical_gaussian_epsilon,
     classical_gaussian_sigma,
     optimal_composition_delta,
     optimal_composition_epsilon,
@@ -202,7 +201,6 @@ def test_amplification_of_huge_epsilons_is_finite():
 def test_classical_gaussian_is_enough_where_it_is_proved(epsilon, delta):
     sigma = classical_gaussian_sigma(epsilon, delta)
     assert gaussian_profile(1 / sigma, epsilon) <= delta
-    assert classical_gaussian_epsilon(sigma * 1.0000001, delta) == pytest.approx(epsilon, rel=1e-6)
 
 
 def test_classical_gaussian_is_refused_beyond_one_where_it_fails():
@@ -210,8 +208,6 @@ def test_classical_gaussian_is_refused_beyond_one_where_it_fails():
     assert gaussian_profile(1 / sigma, 20.0) > 1e-5  # the formula's σ isn't enough at ε = 20
     with pytest.raises(ValueError, match="epsilon = 20.0 isn't allowed.*ε ≤ 1"):
         classical_gaussian_sigma(20.0, 1e-5)
-    with pytest.raises(ValueError, match="epsilon = .*sigma = 4"):
-        classical_gaussian_epsilon(4.0, 1e-7)
 
 
 # --- Lemma C.1 ---------------------------------------------------------------------------------
@@ -366,7 +362,6 @@ BAD_CALLS = [
     lambda: optimal_composition_delta(1.0, 1.0, 2, 1.5),
     lambda: optimal_composition_epsilon(0.1, 10, 1.5),
     lambda: classical_gaussian_sigma(0.5, 0.0),
-    lambda: classical_gaussian_epsilon(-1.0, 1e-5),
     lambda: pure_dp_moment(-1.0, 1.0),
     lambda: pure_dp_moment_bound(1.0, 1e4),
     lambda: OptimalComposition(laws=both(0.1, 1.0), steps=0),

@@ -12,7 +12,6 @@ from numpy.testing import assert_allclose
 from scipy.stats import norm
 
 from dpteach.guarantees import (
-    EpsilonDelta,
     GaussianGuarantee,
     Guarantee,
     OneStep,
@@ -149,39 +148,12 @@ def test_f_epsilon_delta_and_its_corner():
             assert_allclose(f_epsilon_delta(epsilon, delta, ALPHA), direct, rtol=1e-12, atol=1e-14)
 
 
-@pytest.mark.parametrize("epsilon_0, delta_0", [(0.0, 0.1), (1.0, 0.0), (1.0, 1e-5), (3.0, 0.2)])
-def test_a_pair_is_dual_to_its_trade_off(epsilon_0, delta_0):
-    """δ(ε) at other ε, against the sup over a fine grid that holds the corner."""
-    pair = EpsilonDelta(epsilon_0=epsilon_0, delta_0=delta_0)
-    corner = (1 - delta_0) / (1 + math.exp(epsilon_0))
-    at = np.sort(np.concatenate([np.linspace(0, 1, 2001), [corner, 1 - delta_0]]))
-    for epsilon in (0.0, 0.3, 1.0, 2.0, 5.0):
-        dual = np.max(1 - math.exp(epsilon) * at - f_epsilon_delta(epsilon_0, delta_0, at))
-        assert_allclose(pair.delta(epsilon), dual, rtol=1e-12, atol=1e-12)
-
-
-def test_a_pair_says_nothing_below_its_delta():
-    pair = EpsilonDelta(epsilon_0=1.0, delta_0=1e-5)
-    assert pair.epsilon(1e-6) is None and "nothing below" in pair.details(1e-6)["reason"]
-    assert pair.epsilon(1e-5) == 1.0 and pair.details(1e-5) == {}
-    assert 0 < pair.epsilon(0.3) < 1.0
-    assert pair.kind == "upper bound"
-
-
-def test_a_pair_is_weaker_than_the_curve_it_comes_from():
-    curve = GaussianGuarantee(mu=1.0)
-    pair = EpsilonDelta(epsilon_0=curve.epsilon(1e-5), delta_0=1e-5)
-    assert np.all(pair.f(ALPHA) <= curve.f(ALPHA) + 1e-12)
-    assert all(pair.delta(e) >= curve.delta(e) - 1e-12 for e in (0, 1, 4, 5))
-
-
 # --- ε from δ
 
 
 def test_epsilon_is_zero_where_delta_0_is_small():
     assert GaussianGuarantee(mu=0.5).epsilon(0.5) == 0
     assert one_step(0.01, 1.0).epsilon(0.5) == 0
-    assert EpsilonDelta(epsilon_0=1.0, delta_0=1e-5).epsilon(0.5) == 0
 
 
 @SETTINGS
@@ -248,7 +220,6 @@ def test_trade_off_of_the_gaussian():
 
 GUARANTEES = [
     GaussianGuarantee(mu=1.0),
-    EpsilonDelta(epsilon_0=1.0, delta_0=1e-5),
     OneStep(laws=(GaussianLaw(1.0),)),
 ]
 BAD = [math.nan, math.inf, "1", None, True, []]
@@ -271,10 +242,6 @@ def test_bad_questions_are_refused_by_name(made):
 def test_bad_guarantees_are_refused_when_made(bad):
     with pytest.raises(ValueError, match="^mu = "):
         GaussianGuarantee(mu=bad)
-    with pytest.raises(ValueError, match="^epsilon_0 = "):
-        EpsilonDelta(epsilon_0=bad, delta_0=1e-5)
-    with pytest.raises(ValueError, match="^delta_0 = "):
-        EpsilonDelta(epsilon_0=1.0, delta_0=bad)
 
 
 numbers = st.one_of(st.floats(), st.integers(), st.none(), st.text(max_size=2), st.booleans())
@@ -289,8 +256,6 @@ def test_any_input_gives_a_finite_number_or_a_value_error(a, b, c):
         lambda: gaussian_mu(a, b),
         lambda: gaussian_delta(a, b),
         lambda: GaussianGuarantee(mu=a).epsilon(b),
-        lambda: EpsilonDelta(epsilon_0=a, delta_0=b).delta(c),
-        lambda: EpsilonDelta(epsilon_0=a, delta_0=b).epsilon(c) or 0.0,
         lambda: delta_from_tradeoff(lambda x: 1 - x, a),
     ):
         try:

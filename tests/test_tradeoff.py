@@ -87,21 +87,6 @@ def test_gaussian_from_both_sides(mu):
         assert float(above.delta(epsilon)) - 1e-14 <= delta <= float(below.delta(epsilon)) + 1e-14
 
 
-@pytest.mark.parametrize("f", [
-    lambda a: gaussian_tradeoff(1.3, a),
-    lambda a: (1 - a) ** 3,  # not symmetric
-    lambda a: (1 - np.sqrt(a)) ** 2,  # infinite slope at 0
-    lambda a: f_epsilon_delta(0.8, 0.05, a),  # corners and f(0) < 1
-])
-def test_any_function_from_both_sides(f):
-    gaps = []
-    for points in (300, 1200):
-        below, above = (TradeOff.from_function(f, side, points) for side in SIDES)
-        assert np.all(below(ALPHA) <= f(ALPHA) + 1e-14) and np.all(f(ALPHA) <= above(ALPHA) + 1e-14)
-        gaps.append(distance(below, above))
-    assert gaps[1] < gaps[0] < 0.02 and gaps[1] < 0.004
-
-
 @quick
 @given(curves())
 def test_shape_of_a_trade_off_function(f):
@@ -365,7 +350,6 @@ def test_coarsening_keeps_its_side(f, g, side, points):
     (lambda: TradeOff.gaussian(1.0).subsample(1.5), "rate"),
     (lambda: TradeOff.gaussian(1.0)(1.5), "alpha"),
     (lambda: TradeOff.gaussian(1.0).power(2.5), "steps"),
-    (lambda: TradeOff.from_function(lambda a: 2 - a), "f(alpha)"),
     (lambda: TradeOff.gaussian(1.0, points=9000) @ TradeOff.gaussian(1.0, points=9000), "f⊗g"),
     (lambda: subsampled_gaussian(-0.1, 1.0, 0.5), "rate"),
     (lambda: subsampled_epsilon_delta(0.5, -1.0, 0.0, 0.5), "epsilon"),
