@@ -16,6 +16,7 @@ import os
 import re
 import shutil
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 from docutils import nodes
@@ -25,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from frame import ROOT, chapters, environment, source_hash
 from mathml import register as register_mathml
 from plain import write_downloads
+from status import register as register_status
 
 CACHES = ROOT / ".cache" / "notebooks"
 _assign_figure_numbers = TocTreeCollector.assign_figure_numbers
@@ -43,6 +45,7 @@ def set_cache(app, config):
 
 def set_theme(app, config):
     """No second search button above the page; repository buttons once the address is set."""
+    config.version = version("dpteach")
     options = config.html_theme_options
     options["navbar_persistent"] = []
     known = bool(options.get("repository_url"))
@@ -119,6 +122,7 @@ def write_notebooks(app, exception):
 def setup(app):
     os.environ.update(environment())
     register_mathml(app)
+    register_status(app)
     drop_thebe(app)
     TocTreeCollector.assign_figure_numbers = chapter_numbers(_assign_figure_numbers)
     app.connect("config-inited", set_cache)

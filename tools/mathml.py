@@ -16,7 +16,8 @@ __all__ = ["mathml", "register"]
 
 NAMESPACE = "{http://www.w3.org/1998/Math/MathML}"
 STYLES = {"double-struck": "DOUBLE-STRUCK", "script": "SCRIPT", "bold": "BOLD", "fraktur": "FRAKTUR"}
-KNOWN = [(r"\{aligned\}", "{align*}"), (r"\\[bB]igg?[lr]\\([{}])", r"\\\1")]  # \bigl\{ becomes \{
+KNOWN = [(r"\{aligned\}", "{align*}"), (r"\{gathered\}", "{matrix}"),
+         (r"\\[bB]igg?[lr]\\([{}])", r"\\\1")]  # \bigl\{ becomes \{
 SIDES = ("right", "left")
 SCRIPTS = {NAMESPACE + "msup": 1, NAMESPACE + "msub": 1, NAMESPACE + "msubsup": 2}
 LIMITS = ("lim", "sup", "inf", "max", "min")

@@ -81,9 +81,18 @@ def mark_text(notebook):
     notebook.cells = cells
 
 
+class ClearCode(ClearSolutions):
+    """nbgrader's preprocessor for code cells alone: the preface speaks of its marks."""
+
+    def preprocess_cell(self, cell, resources, cell_index):
+        if cell.cell_type != "code":
+            return cell, resources
+        return super().preprocess_cell(cell, resources, cell_index)
+
+
 def cut(notebook):
     """The notebook after nbconvert's and nbgrader's preprocessors."""
-    steps = [TagRemovePreprocessor(remove_cell_tags={SECRET}), ClearSolutions(), ClearOutput(), LockCells(),
+    steps = [TagRemovePreprocessor(remove_cell_tags={SECRET}), ClearCode(), ClearOutput(), LockCells(),
              ComputeChecksums()]
     for step in steps:
         notebook, _ = step.preprocess(notebook, {})

@@ -1,0 +1,296 @@
+"""The other editions: formulas as MathML, the EPUB, the PDF, the student's notebooks, the downloads."""
+
+import io
+import re
+import zipfile
+from pathlib import Path
+from xml.etree import ElementTree
+
+import epub
+import nbformat
+import pdf
+import plain
+import pytest
+import student
+import yaml
+from chromium import missing
+from frame import BOOK, ROOT, chapters
+from mathml import NAMESPACE, mathml
+from outputs import convert
+from pypdf import PdfReader, PdfWriter
+from pypdf.annotations import Link
+from pypdf.generic import DictionaryObject, NameObject, TextStringObject
+from test_frame_build import SmallBook
+
+CODE = re.compile(r"^(`{3,})(?:\{code-cell\}|\{eval-rst\}|\{literalinclude\}|python|text)[^\n]*\n.*?^\1 *$|`[^`\n]*`",
+                  re.DOTALL | re.MULTILINE)
+FRONT = re.compile(r"\A---\n.*?^---\n", re.DOTALL | re.MULTILINE)
+
+
+def formulas():
+    """(TeX, whether it's displayed) of every formula in the book's sources."""
+    found = set()
+    for page in sorted(BOOK.glob("*.md")):
+        text = CODE.sub("", FRONT.sub("", page.read_text("utf-8")))
+        for block in re.findall(r"\$\$(.*?)\$\$", text, re.DOTALL):
+            found.add((block, True))
+        for inline in re.findall(r"\$([^$]+)\$", re.sub(r"\$\$.*?\$\$", "", text, flags=re.DOTALL)):
+            found.add((inline, False))
+    return sorted(found)
+
+
+# --- Formulas ---------------------------------------------------------------------------------
+
+def test_every_formula_of_the_book_becomes_mathml_with_all_its_parts():
+    every = formulas()
+    assert len(every) > 2000
+    for tex, display in every:
+        root = ElementTree.fromstring(mathml(tex, display))
+
+        def count(*names, root=root):
+            return sum(1 for element in root.iter() if element.tag.removeprefix(NAMESPACE) in names)
+
+        assert root.get("display") == ("block" if display else "inline")
+        assert count("mfrac") == len(re.findall(r"\\[td]?(?:frac|binom)(?![a-z])", tex)), tex
+        assert count("msqrt", "mroot") == len(re.findall(r"\\sqrt", tex)), tex
+        rows = sum(1 + len(re.findall(r"\\\\", body)) - body.rstrip().endswith(r"\\")
+                   for body in re.findall(r"\\begin\{\w+\}(.*?)\\end", tex, re.DOTALL))
+        assert count("mtr") == rows, tex
+        assert sorted(re.sub(r"[^0-9]", "", tex)) == sorted(re.sub(r"[^0-9]", "", "".join(root.itertext()))), tex
+        for element in root.iter():
+            size = {"msup": 2, "msub": 2, "msubsup": 3, "mfrac": 2, "munder": 2, "munderover": 3}
+            wanted = size.get(element.tag.removeprefix(NAMESPACE))
+            assert wanted in (None, len(element)), (tex, element.tag)
+
+
+def test_a_formula_by_hand():
+    text = re.sub(r' (xmlns|alttext|stretchy)="[^"]*"', "", mathml(r"\frac{a}{b} \le 2"))
+    assert text == ('<math display="inline"><mrow><mfrac><mrow><mi>a</mi></mrow><mrow><mi>b</mi></mrow></mfrac>'
+                    "<mo>≤</mo><mn>2</mn></mrow></math>")
+
+
+@pytest.mark.parametrize("tex, shown", [
+    (r"\mathbb E[x]", "𝔼"), (r"\mathcal M", "ℳ"), (r"\Phi(x)", 'mathvariant="normal">Φ'),
+    (r"\max\bigl\{0, x\bigr\}", "{"), (r"\log x", 'mspace width="0.167em"')])
+def test_what_readers_would_show_wrongly_is_mended(tex, shown):
+    assert shown in mathml(tex)
+
+
+def test_limits_stand_below_in_display_only():
+    assert "munder" in mathml(r"\lim_{n} a", display=True) and "munder" not in mathml(r"\lim_{n} a")
+
+
+@pytest.mark.parametrize("tex", [r"\nosuchmacro x", r"a & b", r"\begin{nosuch} a & b \end{nosuch}", r"\frac{a}"])
+def test_a_formula_that_would_lose_something_is_refused(tex):
+    with pytest.raises(ValueError, match="not convertible"):
+        mathml(tex)
+
+
+# --- EPUB -------------------------------------------------------------------------------------
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    """A book of one page, with an address and a launch button, and its EPUB."""
+    book = SmallBook(tmp_path_factory.mktemp("small book"))
+    config = yaml.safe_load((book.folder / "_config.yml").read_text("utf-8"))
+    config["repository"]["url"] = "https://github.com/someone/book"
+    config["launch_buttons"]["binderhub_url"] = "https://mybinder.org"
+    (book.folder / "_config.yml").write_text(yaml.safe_dump(config))
+    page = book.folder / "book" / "page.md"
+    page.write_text(page.read_text() + "\n$$\n\\begin{aligned}\na &= b \\\\\n &= c .\n\\end{aligned}\n$$ (eq-one)\n\n"
+                    "See {eq}`eq-one`. ```{index} tail\n```\n\n```{raw} html\n<script>1 < 2</script>\n```\n")
+    return book
+
+
+def test_a_small_epub_is_whole(small, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(small.folder))
+    for name, value in (("ROOT", small.folder), ("TARGET", small.folder / "epub"), ("environment", lambda: None)):
+        monkeypatch.setattr(epub, name, value)
+    path = epub.build()
+    assert epub.problems(path, ["page"]) == ([], 2)
+    with zipfile.ZipFile(path) as archive:
+        page = archive.read("book/page.xhtml").decode()
+        assert "(1)" in page and 'alttext="x^2"' in page and "<script" not in page
+        assert not any("mathjax" in name for name in archive.namelist())
+
+
+OPF = ('<package xmlns="http://www.idpf.org/2007/opf"><manifest><item id="a" href="book/page.xhtml" properties="{}"/>'
+       '</manifest><spine>{}</spine></package>')
+PAGE = '<html xmlns="http://www.w3.org/1999/xhtml"><body>{}</body></html>'
+REF = '<itemref idref="a"/>'
+MATH = '<math xmlns="http://www.w3.org/1998/Math/MathML"> </math>'
+
+
+def packed(path, body="<p>a</p>", spine=REF, first="mimetype", properties="mathml", compress=zipfile.ZIP_STORED):
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(first, "application/epub+zip", compress)
+        archive.writestr("content.opf", OPF.format(properties, spine))
+        archive.writestr("book/page.xhtml", PAGE.format(body))
+    return path
+
+
+def test_a_made_up_epub_passes(tmp_path):
+    code = "<pre>r'\\(x\\)'</pre>"
+    assert epub.problems(packed(tmp_path / "a.epub", MATH + code), ["page"]) == ([], 1)
+
+
+@pytest.mark.parametrize("change, said", [
+    ({"first": "other"}, "mimetype"), ({"compress": zipfile.ZIP_DEFLATED}, "mimetype"),
+    ({"spine": ""}, "reading order"), ({"body": "<p>"}, "well-formed"), ({"body": "<img src='a'/>"}, "alternative"),
+    ({"body": r"<p>\(x\)</p>"}, "raw TeX"), ({"body": "<script>1</script>"}, "script"),
+    ({"body": MATH, "properties": ""}, "MathML")])
+def test_what_is_wrong_in_an_epub_is_said(tmp_path, change, said):
+    found, _ = epub.problems(packed(tmp_path / "a.epub", **change), ["page"])
+    assert len(found) == 1 and said in found[0]
+
+
+def test_pages_are_cleaned_for_epub():
+    page = ('<p id="a"></p><p id="a"></p><noscript><b>x</b></noscript><summary><p class="c">t</p></summary>'
+            '<svg class="sd-octicon"><path/></svg>')
+    assert epub.clean(page) == '<p id="a"></p><p></p><summary><span class="c">t</span></summary>'
+
+
+# --- Launch buttons and downloads -----------------------------------------------------------------
+
+def test_launch_buttons_appear_once_the_address_is_set(small):
+    assert small.build().returncode == 0
+    assert "mybinder.org/v2/gh/someone/book/main" in small.html()
+    assert "https://github.com/someone/book" in small.html()
+    assert 'href="../_sources/book/page.ipynb"' in small.html()
+    notebook = nbformat.read(small.folder / "_build/html/_sources/book/page.ipynb", as_version=4)
+    assert "print('the answer is', dpteach.answer())" in notebook.cells[-2].source
+    assert "\\tag{" in notebook.cells[-1].source and "See (" in notebook.cells[-1].source
+
+
+@pytest.mark.parametrize("page", chapters(), ids=lambda page: page.stem)
+def test_a_download_holds_the_chapters_code_and_nothing_that_jupyter_cannot_show(page):
+    notebook = plain.plain_notebook(page)
+    nbformat.validate(notebook)
+    assert [c.source for c in notebook.cells if c.cell_type == "code"] == [
+        c.source for c in convert(page).cells if c.cell_type == "code"]
+    for cell in (c for c in notebook.cells if c.cell_type == "markdown"):
+        text = re.sub(r"``.*?``|`[^`]*`", "", cell.source)
+        assert not re.search(r"\{[a-z:]+\}`|^[`:]{3,}\{|tag\{\?\}|^\([\w-]+\)=", cell.source, re.MULTILINE), cell.source
+        assert not re.search(r"\b(?:thm|lem|prop|cor|def|eq|fig|ch\d\d)-[a-z0-9-]+", text), cell.source
+
+
+def test_a_downloaded_notebook_runs(tmp_path):
+    from nbclient import NotebookClient
+
+    notebook = plain.plain_notebook(BOOK / "01-privacy-loss.md")
+    NotebookClient(notebook, timeout=600, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    assert any("right on all" in str(cell.get("outputs")) for cell in notebook.cells)
+
+
+def test_numbers_in_a_notebook_are_those_of_the_pages():
+    known = plain.numbers()
+    assert known["lem-03-reduction"] == "Lemma 3.1" and known["eq-03-moments"] == "(3.1)"
+    assert known["ch03"] == "3. The sampled Gaussian" and known["fig-pref-grid"] == "Fig. 0.1"
+    assert plain.role("cite:t", "abadi2016", {}) == "Abadi et al. (2016)"
+    assert plain.role("glue:text", "x:.3f", {"x": "1.25"}) == "1.25"
+
+
+# --- Student edition --------------------------------------------------------------------------
+
+@pytest.mark.parametrize("name", ["00-preface", "01-privacy-loss"])
+def test_the_student_edition_runs_with_stubs_and_with_solutions(name):
+    page = BOOK / f"{name}.md"
+    exercises = len(re.findall(r"grade: true", page.read_text("utf-8")))
+    assert student.try_out(page) == (exercises, 0)
+    assert student.try_out(page, solve=True) == (0, exercises)
+
+
+@pytest.mark.parametrize("page", chapters(), ids=lambda page: page.stem)
+def test_no_solution_is_left_in_the_student_edition(page):
+    source = page.read_text("utf-8")
+    notebook = student.student_notebook(page)
+    code = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "code")
+    text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
+    assert "SOLUTION" not in code and "Marking scheme" not in text and "Solution of" not in text
+    for body in re.findall(r"### BEGIN SOLUTION\n(.*?)### END SOLUTION", source, re.DOTALL):
+        assert body.strip() not in code
+    stubs = [c for c in notebook.cells if c.metadata.get("nbgrader", {}).get("solution")]
+    checks = [c for c in notebook.cells if c.metadata.get("nbgrader", {}).get("grade")]
+    assert len(stubs) == len(checks) > 0
+    assert all("raise NotImplementedError()" in cell.source for cell in stubs)
+    assert all("raises-exception" in c.metadata["tags"] and c.metadata["editable"] is False for c in checks)
+    assert all(len(c.metadata["nbgrader"]["checksum"]) == 32 for c in stubs + checks)
+
+
+def test_the_zip_holds_what_a_student_needs(tmp_path, monkeypatch):
+    monkeypatch.setattr(student, "TARGET", tmp_path)
+    (tmp_path / "01-a.ipynb").write_text("{}")
+    with zipfile.ZipFile(student.pack(["01-a.ipynb"])) as archive:
+        names = set(archive.namelist())
+        wanted = archive.read("noisy-sgd/requirements.txt").decode().split()
+    assert {"noisy-sgd/notebooks/01-a.ipynb", "noisy-sgd/README.md", "noisy-sgd/pyproject.toml", "noisy-sgd/LICENSE",
+            "noisy-sgd/dpteach/__init__.py", "noisy-sgd/dpteach/exercises.py"} <= names
+    assert not any("__pycache__" in name or "tests/" in name for name in names)
+    pins = (ROOT / "constraints.txt").read_text().split()
+    assert set(wanted) - {"."} <= set(pins) and any(pin.startswith("jupyterlab==") for pin in wanted)
+    packages = {re.split("[=.]", line)[0].replace("-", "_") for line in wanted}
+    imported = {name for page in chapters() for name in re.findall(
+        r"^(?:from|import) (\w+)", page.read_text("utf-8"), re.MULTILINE)}
+    outside = imported & {"numpy", "scipy", "matplotlib", "torch", "opacus", "dp_accounting", "mpmath"}
+    assert outside <= packages
+
+
+# --- PDF --------------------------------------------------------------------------------------
+
+def printed(pages, headings, links=()):
+    """A PDF such as Chromium prints: blank sheets, bookmarks in two levels, links to addresses."""
+    writer = PdfWriter()
+    for _ in range(pages):
+        writer.add_blank_page(200, 300)
+    top = writer.add_outline_item("Title", 0)
+    for name, sheet in headings:
+        writer.add_outline_item(name, sheet, parent=top)
+    for address in links:
+        writer.add_annotation(0, Link(rect=(0, 0, 9, 9), url=address))
+    buffer = io.BytesIO()
+    writer.write(buffer)
+    return buffer.getvalue()
+
+
+def test_parts_are_joined_with_bookmarks_for_pages_and_sections():
+    data = pdf.join([("/x/a.html", "1. A", printed(2, [("One", 0), ("Two", 1)])),
+                     ("/x/b.html", "2. B", printed(3, [("Three", 2)], ["file:///x/a.html#one", "https://e.org"]))], "T")
+    joined = PdfReader(io.BytesIO(data))
+    assert len(joined.pages) == 5 and joined.metadata.title == "T"
+    (a, below_a, b, below_b) = joined.outline
+    where = joined.get_destination_page_number
+    assert [(a.title, where(a)), (b.title, where(b))] == [("1. A", 0), ("2. B", 2)]
+    assert [(x.title, where(x)) for x in below_a + below_b] == [("One", 0), ("Two", 1), ("Three", 4)]
+    inside, outside = [link.get_object() for link in joined.pages[2]["/Annots"]]
+    assert inside["/Dest"][0].get_object() == joined.pages[0] and "/A" not in inside
+    assert outside["/A"]["/URI"] == "https://e.org"
+
+
+def test_links_that_are_no_addresses_stay():
+    link = DictionaryObject({NameObject("/Dest"): TextStringObject("here")})
+    pdf.relink(None, link, {})
+    assert link == {"/Dest": "here"}
+
+
+def test_the_pdf_has_every_page_of_the_table_of_contents():
+    names = [path.stem for path in pdf.pages_in_order()]
+    assert names[0] == "intro" and set(names) == {path.stem for path in BOOK.glob("*.md")}
+
+
+def test_chromium_prints_a_page_and_names_what_is_wider_than_paper(tmp_path):
+    if missing():
+        pytest.skip(missing())
+    page = tmp_path / "a.html"
+    page.write_text("<title>A</title><article class='bd-article'><h1>A</h1><h2>B</h2><p>fits</p>"
+                    "<pre style='width: 60em; white-space: pre'>too wide</pre>"
+                    "<details><p>inside</p></details></article>")
+    with pdf.printer() as driver:
+        assert pdf.show(driver, page) == ["pre: too wide"]
+        reader = PdfReader(io.BytesIO(pdf.print_page(driver)))
+    assert "inside" in reader.pages[0].extract_text()
+    assert [(level, text) for level, text, _ in pdf.headings(reader)] == [(0, "A"), (1, "B")]
+
+
+def test_the_names_of_the_files_agree():
+    config = yaml.safe_load((ROOT / "_config.yml").read_text("utf-8"))
+    assert Path(pdf.TARGET).stem == config["sphinx"]["config"]["epub_basename"]

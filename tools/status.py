@@ -1,0 +1,87 @@
+"""Sphinx extension: the directive `build-status`, a table of what the build ran, compared and checked.
+
+Times come from the cache of executed chapters, everything else from the kept notebooks and the sources.
+"""
+
+import re
+from importlib.metadata import version
+from pathlib import Path
+
+import nbformat
+from docutils import nodes
+from docutils.parsers.rst import Directive
+from frame import BOOK, ROOT, chapters, kept_notebook
+from guards import _asserts, _code, _compared_text, _parse
+
+__all__ = ["counts", "register"]
+
+COLUMNS = ("Page", "Seconds", "Cells", "Compared", "With checks", "Figures", "Exercises")
+PACKAGES = ("numpy", "scipy", "matplotlib", "torch", "dp-accounting", "opacus", "jupyter-book", "myst-nb", "nbval")
+
+
+class build_status(nodes.General, nodes.Element):
+    """Stands for the tables until every page is read."""
+
+
+class BuildStatus(Directive):
+    def run(self):
+        return [build_status()]
+
+
+def counts(chapter):
+    """Cells, compared outputs, cells with assertions, figures and exercises of a chapter."""
+    cells = [cell for _, cell in _code(nbformat.read(kept_notebook(chapter), as_version=4))]
+    text = Path(chapter).read_text("utf-8")
+    return (len(cells), sum(map(_compared_text, cells)), sum(_asserts(_parse(cell)) for cell in cells),
+            len(re.findall(r"^ *figure: \{name:|^`{3,}\{(?:figure|live)\}", text, re.MULTILINE)),
+            len(re.findall(r"^`{3,}\{exercise(?:-start)?\}", text, re.MULTILINE)))
+
+
+def seconds(app, docname):
+    """How long the page's cells ran, or None."""
+    data = getattr(app.env, "nb_metadata", {}).get(docname, {}).get("exec_data") or {}
+    return data.get("runtime")
+
+
+def table(head, rows):
+    """A table with these cells; numbers stand at the right."""
+    group = nodes.tgroup(cols=len(head))
+    group += [nodes.colspec(colwidth=1) for _ in head]
+    for part, lines in ((nodes.thead(), [head]), (nodes.tbody(), rows)):
+        for line in lines:
+            row = nodes.row()
+            for cell in line:
+                row += nodes.entry("", cell if isinstance(cell, nodes.Node) else nodes.paragraph(text=str(cell)))
+            part += row
+        group += part
+    return nodes.table("", group, classes=["colwidths-auto"])
+
+
+def fill(app, doctree, docname):
+    """Put the tables in the directive's place."""
+    for place in list(doctree.findall(build_status)):
+        rows, total = [], [0.0, 0, 0, 0, 0, 0]
+        for page in chapters():
+            if not kept_notebook(page).exists():
+                continue
+            name = page.relative_to(ROOT).with_suffix("").as_posix()
+            took, numbers = seconds(app, name), counts(page)
+            link = nodes.reference("", app.env.titles[name].astext() if name in app.env.titles else page.stem,
+                                   internal=True, refuri=app.builder.get_relative_uri(docname, name))
+            rows.append([nodes.paragraph("", "", link), "" if took is None else f"{took:.1f}", *numbers])
+            total = [a + b for a, b in zip(total, (took or 0.0, *numbers), strict=True)]
+        rows.append(["All", f"{total[0]:.0f}", *total[1:]])
+        versions = [["dpteach", app.config.version]] + [[name, version(name)] for name in PACKAGES]
+        place.replace_self([table(COLUMNS, rows), table(("Package", "Version"), versions)])
+
+
+def renew(app, env):
+    """The page is written again in every build that writes anything."""
+    return [f"{BOOK.name}/status"] if f"{BOOK.name}/status" in env.found_docs else []
+
+
+def register(app):
+    app.add_node(build_status)
+    app.add_directive("build-status", BuildStatus)
+    app.connect("doctree-resolved", fill)
+    app.connect("env-updated", renew)
