@@ -267,7 +267,8 @@
       const u = (epsilon - first) / (top - first);
       return gaussianDelta(mu * Math.exp(dot(basis(nodes.u, 2 * Math.min(Math.max(u, 0), 1) - 1), row.slice(1))), epsilon);
     };
-    return { mu: mu, top: top, delta: delta, epsilon: (d) => epsilonOf(delta, d) };
+    const error = grid.error.find((level) => p * p * steps >= level[0])[1]; // relative, of ε
+    return { mu: mu, top: top, error: error, delta: delta, epsilon: (d) => epsilonOf(delta, d) };
   }
 
   window.dpteachLive = {

@@ -30,11 +30,10 @@
     const p = Math.min(1, v.m / v.n), count = live.stepsOf(v.n, Math.min(v.m, v.n), v.E);
     const mu = live.limitMu(v.law, p, v.sigma, count);
     const exact = live.exactCurve(v.law, p, v.sigma, count);
-    const within = window.dpteachGrid.error;
     const middle = exact && exact.epsilon(v.delta);
     return {
       p: p, steps: count, mu: mu, exact: exact, limit: live.gaussianEpsilon(mu, v.delta),
-      low: exact && middle * (1 - within), high: exact && middle * (1 + within),
+      low: exact && middle * (1 - exact.error), high: exact && middle * (1 + exact.error),
     };
   }
 
@@ -69,7 +68,7 @@
     profile.dot(epsilon, level, "live-dot");
 
     const exact = found.exact
-      ? `Exact ${v.law === "fixed" ? "value of C_p(G)^⊗T" : "privacy of T steps"}: ε between ${number(found.low)} and ${number(found.high)}.`
+      ? `Exact ${v.law === "fixed" ? "value of C_p(G)^⊗T" : "privacy of T steps"}: ε between ${number(found.low)} and ${number(found.high)} (interpolated, ±${number(100 * found.exact.error)} %).`
       : "No exact value is stored for this choice (σ from 0.7 to 4, m/n from 0.001 to 0.1, up to 100 epochs).";
     return {
       panels: [plane.svg(), profile.svg()],
