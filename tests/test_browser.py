@@ -9,6 +9,7 @@ import shutil
 
 import page_checks as checks
 import pytest
+import run_tests
 import yaml
 from browser import chromium, served
 from frame import ROOT
@@ -107,8 +108,7 @@ def test_search_finds(built_book, address, width, mobile):
         field = browser.driver.switch_to.active_element
         field.send_keys("Esseen")
         field.submit()
-        browser.wait(f"{RESULTS}.length && document.querySelector('#search-results .search-summary')"
-                     "?.textContent.includes('finished')", "results")
+        browser.wait(f"{RESULTS}.length", "results")
         found = browser.run(f"return [...{RESULTS}].map((link) => link.getAttribute('href'))")
         assert any("13-berry-esseen.html" in link for link in found), found
         if address == "http":  # each result shows the words around what it found
@@ -128,7 +128,7 @@ CLEAN = """<!doctype html><html lang="en"><head><title>A page</title>
 @media (prefers-color-scheme: dark) {{ body {{ color: #fff; background: #000; }} a {{ color: #aaf; }} }}</style>
 </head><body><main><article><h1>A page</h1>
 <details><summary>More</summary><p>What was hidden.</p></details>
-<figure><img src="data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg'/%3E" alt="A curve that falls from 1 to 0."
+<figure><img src="data:image/gif;base64,R0lGODlhAQABAAAAACw=" alt="A curve that falls from 1 to 0."
   width="60" height="40"><figcaption>A curve.</figcaption></figure>
 <div class="cell_input"><div class="highlight"><pre tabindex="0">x = 1  # a "$" isn't TeX here: \\frac</pre>
   <button class="copybtn">Copy</button></div></div>
@@ -171,8 +171,8 @@ DEFECTS = {  # the defect, how the finding begins, in which colours it must be f
     "a field without a label": ("<input type='text'>", "axe label", "light"),
     "a tiny target": ("<button style='padding: 0; width: 9px; height: 9px'>a</button>" * 2,
                       "axe target-size", "light"),
-    "a link known by its colour only": ("<p>See <a href='b.html' style='text-decoration: none; color: #333; padding: 0'>"
-                                        "here</a>, it says.</p>", "axe link-in-text-block", "light"),
+    "a link known by its colour only": ("<p>See <a href='b.html' style='text-decoration: none; color: #333; padding: 0'"
+                                        ">here</a>, it says.</p>", "axe link-in-text-block", "light"),
 }
 
 
@@ -201,6 +201,23 @@ def test_each_defect_is_found(phone, tmp_path, defect):
     text, finding, scheme = DEFECTS[defect]
     found = problems_of(phone, tmp_path, text)
     assert any(line.startswith(finding) for line in found[scheme]), found
+
+
+@pytest.mark.parametrize("required, outcome", [("", pytest.skip.Exception), ("1", pytest.fail.Exception)])
+def test_without_a_browser_the_tests_say_so(monkeypatch, required, outcome):
+    monkeypatch.setenv("DPTEACH_CHROMIUM", "/nowhere/chromium")
+    monkeypatch.setenv("DPTEACH_REQUIRE_BROWSER", required)
+    with pytest.raises(outcome, match="browser tests NOT RUN: no chromium found"), chromium():
+        pass
+
+
+def test_the_summary_says_that_the_browser_tests_did_not_run(monkeypatch, capsys):
+    monkeypatch.setenv("DPTEACH_CHROMEDRIVER", "/nowhere/chromedriver")
+    monkeypatch.setattr(run_tests, "run", lambda command: (0, ["3 passed in 1.0s"]))
+    with pytest.raises(SystemExit) as end:
+        run_tests.main()
+    assert not end.value.code
+    assert "browser tests NOT RUN: no chromedriver found" in capsys.readouterr().out
 
 
 def test_the_weight_of_a_page_is_what_the_book_adds(tmp_path):

@@ -138,6 +138,16 @@ def test_a_short_alternative_text_is_refused():
     assert guards.undescribed(notebook(cell(outputs=[FIGURE], mystnb=short)))
 
 
+@pytest.mark.parametrize("text, refused", [
+    ("A plot.", True), ("{numref}`fig-other` shows", True), ("`fig-a`", True),
+    ("{numref}`fig-a` shows", False), ("{numref}`the plot <fig-a>`", False),
+    ("{numref}`fig-a`\n```{figure} a.svg\n:name: fig-b\n```", True),
+])
+def test_a_figure_that_is_not_referred_to_is_refused(text, refused):
+    figure = cell(outputs=[FIGURE], mystnb={"figure": {"name": "fig-a"}})
+    assert bool(guards.unreferred(notebook(figure, prose(text)))) == refused
+
+
 def test_a_quoted_number_that_no_cell_records_is_refused():
     recorded = cell("record('a', 1)", text="a = 1\n", outputs=[glued("a")])
     assert not guards.unrecorded(notebook(recorded, prose("So {glue:text}`a`.")))

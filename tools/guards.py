@@ -15,6 +15,7 @@ from outputs import convert
 __all__ = ["book_problems", "chapter_problems"]
 
 GLUE = re.compile(r"\{glue(?::\w+)?\}`([^`:]+)(?::[^`]*)?`|```+\{glue(?::\w+)?\} *([^\s`]+)")
+NUMREF = re.compile(r"\{numref\}`(?:([^`<>]+)|[^`<]*<([^`>]+)>)`")
 RECORDED = re.compile(r"^(\S+) = ", re.MULTILINE)
 MARKERS = re.compile(r"#\s*(NBVAL_\w+|PYTEST_VALIDATE_IGNORE_OUTPUT)", re.IGNORECASE)
 SILENT_TAGS = {"nbval-skip", "skip-execution", "raises-exception", "nbval-raises-exception",
@@ -154,6 +155,15 @@ def undescribed(kept):
     return problems
 
 
+def unreferred(notebook):
+    """Figures, of a cell or typed, that the text never refers to by their number."""
+    text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
+    names = [cell.metadata.get("mystnb", {}).get("figure", {}).get("name") for _, cell in _code(notebook)]
+    names += re.findall(r"\{(?:figure|live)\}[^`]*?^:name: *(\S+)", text, re.MULTILINE)
+    asked = {outer or inner for outer, inner in NUMREF.findall(text)}
+    return [f"no {{numref}} refers to the figure {name}" for name in names if name and name not in asked]
+
+
 def unrecorded(kept):
     """Numbers that the text asks for and no cell records, and names recorded twice."""
     printed = [name for _, cell in _code(kept) for output in cell.get("outputs", [])
@@ -198,7 +208,7 @@ def chapter_problems(chapter, kept):
     """Every problem of one chapter, given as a fresh notebook, and of its kept notebook."""
     return [problem for found in (
         unpaired(chapter, kept), unrun(kept), trailing_semicolons(chapter), silenced(chapter),
-        uncompared(kept), unstable(kept), undescribed(kept), unrecorded(kept),
+        uncompared(kept), unstable(kept), undescribed(kept), unreferred(chapter), unrecorded(kept),
         unchecked_exercises(chapter)) for problem in found]
 
 

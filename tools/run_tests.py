@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 
+from chromium import missing
 from frame import ROOT, environment
 
 PYTEST = ["-m", "pytest", "-n", "2", "--dist", "loadscope", "-q",
@@ -55,6 +56,8 @@ def main():
         total = [total[0] + passed, total[1] + failed]
         print(f"=== {what}: {'ok' if not failed else 'FAILED'} "
               f"({time.monotonic() - begun:.0f} s)", flush=True)
+    if missing():
+        print(f"\n{'!' * 100}\n{missing()}\n{'!' * 100}")
     print(f"\n{total[0]} passed, {total[1]} failed in {time.monotonic() - started:.0f} s")
     sys.exit(bool(total[1]))
 

@@ -12,7 +12,7 @@ function fit() {
     const room = formula.closest("p, li, dd, dt, td, th, figcaption, div");
     if (math) formula.classList.toggle("wide", math.offsetWidth > room.clientWidth && !formula.closest("table"));
   }
-  for (const box of document.querySelectorAll(".bd-article :is(pre, table, .wide, mjx-container[display])")) {
+  for (const box of document.querySelectorAll(".bd-article :is(pre, table, .wide, div.math, mjx-container[display])")) {
     if (box.scrollWidth > box.clientWidth + 1 && box.clientWidth) box.tabIndex = 0;
   }
 }
@@ -21,4 +21,5 @@ document.addEventListener("DOMContentLoaded", () => {
   (window.MathJax?.startup?.promise || Promise.resolve()).then(fit);
   window.addEventListener("resize", fit);
   document.addEventListener("toggle", fit, true);
+  document.addEventListener("click", () => requestAnimationFrame(fit));
 });
