@@ -50,9 +50,6 @@ def group_epsilon(guarantee: Guarantee | Unavailable, records: int, delta: float
 
     >>> round(group_epsilon(GaussianGuarantee(mu=0.5), 2, 1e-5), 5)  # 1-GDP
     4.37718
-    >>> from dpteach.guarantees import EpsilonDelta
-    >>> round(group_epsilon(EpsilonDelta(epsilon_0=0.5, delta_0=1e-9), 3, 1e-5), 5)
-    1.5
     """
     records = check.whole("records", records, "[1, 1e6]", "it's the largest number of records of one unit")
     delta = check.real("delta", delta, check.DELTA)

@@ -116,8 +116,7 @@ def test_hard_corners_are_answered():
     "sought, name, facts, reason",
     [
         ("sigma", "berry-esseen", {"epsilon": 1, **MNIST, "steps": 3516}, "delta never falls below"),
-        ("sigma", "tensor-power", {"epsilon": 1e6, **MNIST, "steps": 10}, "sigma = 0.0"),
-        ("sigma", "clt", {"epsilon": 1e9, **MNIST, "steps": 10}, "largest it says"),
+        ("sigma", "tensor-power", {"epsilon": 1e6, **MNIST, "steps": 10}, "the largest it says .*sigma = 0.05"),
         ("steps", "moments", {"epsilon": 0.01, **MNIST, "sigma": 0.5}, "steps = 1 it is already"),
         ("steps", "tensor-power", {"epsilon": 50, "sampling_rate": 1e-9, "sigma": 1e3}, "1e.09 steps"),
         ("batch_size", "moments", {"epsilon": 0.1, "n": 10, "steps": 1000, "sigma": 0.5}, "batch_size = 1"),
