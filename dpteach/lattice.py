@@ -47,6 +47,10 @@ class Lattice:
     """Tilted weights at offset + (first + k)·step. P(z_k) = weights[k]·exp(log_mass - tilt·z_k).
 
     `infinite` is P mass at an infinite loss (untilted), `error` the tilted total variation that may be wrong.
+
+    >>> coin = Lattice(np.array([0.25, 0.75]), first=-1, step=2.0, offset=1.0, tilt=0.0, log_mass=0.0)
+    >>> coin.points.tolist(), coin.moments()[0]  # the mean in steps from the offset
+    ([-1.0, 1.0], -0.25)
     """
 
     weights: np.ndarray
@@ -241,8 +245,8 @@ def power(lattice: Lattice, n: int) -> Lattice:
 
     >>> from dpteach.laws import GaussianLaw
     >>> one = discretise(GaussianLaw(1.0), 0.01, 0.0, -8.0, 9.0, "upper")
-    >>> mean, deviation = power(one, 4).moments()
-    >>> round(mean * 0.01, 2), round(deviation * 0.01, 2)  # from the offset: 4 steps of mean 1/2 and deviation 1
+    >>> total = power(one, 4)  # of mean 1/2 and deviation 1 each
+    >>> round(float(total.weights @ total.points), 2), round(total.moments()[1] * 0.01, 2)
     (2.0, 2.0)
     """
     _lattice("lattice", lattice)

@@ -147,6 +147,9 @@ class _Mixture:
     def _loss(self, t: np.ndarray) -> np.ndarray:
         return mixture_loss(self.rate, self.mu * t - self.mu**2 / 2)
 
+    def _loss_at(self, t: float) -> float:
+        return float(self._loss(np.array(t)))
+
     def _where(self, loss: float) -> float:
         """The t of a loss; infinite where there's none."""
         return self.mu / 2 + float(_inverse_loss(self.rate, loss)) / self.mu
@@ -321,12 +324,11 @@ def loss_range(law: Law, tail: float) -> tuple[float, float]:
     reach = float(-ndtri(check.real("tail", tail, "[1e-300, 0.25)") / 2))
     mu, rate = check.instance("law", law, Law, LAW_EXAMPLE).mu, law.rate
     top = max(reach, mu - float(ndtri(min(0.5, tail / (2 * rate))))) if rate < 1 else mu + reach
-    loss = lambda t: float(law._loss(np.array(t)))  # noqa: E731
     if law.direction == "add":
-        return -loss(reach), -loss(-reach)
+        return -law._loss_at(reach), -law._loss_at(-reach)
     if isinstance(law, SubsampledLaw):
-        return -loss(max(reach, mu / 2)), loss(max(top, mu / 2))
-    return loss(mu - reach if rate == 1 else -reach), loss(top)
+        return -law._loss_at(max(reach, mu / 2)), law._loss_at(max(top, mu / 2))
+    return law._loss_at(mu - reach if rate == 1 else -reach), law._loss_at(top)
 
 
 def loss_masses(law: Law, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -339,15 +341,16 @@ def loss_masses(law: Law, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     edges = check.reals("edges", edges, "[-inf, inf]", "losses in increasing order")
     if edges.ndim != 1 or np.any(edges[1:] < edges[:-1]):
         raise ValueError("edges must be a list of losses in increasing order: sort them")
-    if not isinstance(check.instance("law", law, Law, LAW_EXAMPLE), SubsampledLaw):
-        if law.direction == "remove":
-            return _mixture_masses(law.rate, law.mu, edges)
-        mixture, base = _mixture_masses(law.rate, law.mu, -edges[::-1])
-        return base[::-1], mixture[::-1]
-    up = _mixture_masses(law.rate, law.mu, np.maximum(edges, 0.0))
-    down = _mixture_masses(law.rate, law.mu, np.maximum(-edges[::-1], 0.0))
-    atom = np.where((edges[:-1] <= 0) & (edges[1:] > 0), law.atom, 0.0)
-    return up[0] + down[1][::-1] + atom, up[1] + down[0][::-1] + atom
+    check.instance("law", law, Law, LAW_EXAMPLE)
+    if isinstance(law, SubsampledLaw):
+        up = _mixture_masses(law.rate, law.mu, np.maximum(edges, 0.0))
+        down = _mixture_masses(law.rate, law.mu, np.maximum(-edges[::-1], 0.0))
+        atom = np.where((edges[:-1] <= 0) & (edges[1:] > 0), law.atom, 0.0)
+        return up[0] + down[1][::-1] + atom, up[1] + down[0][::-1] + atom
+    if law.direction == "remove":
+        return _mixture_masses(law.rate, law.mu, edges)
+    mixture, base = _mixture_masses(law.rate, law.mu, -edges[::-1])
+    return base[::-1], mixture[::-1]
 
 
 def _mixture_masses(q: float, mu: float, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -285,7 +285,7 @@ class TradeOff:
         True
         """
         steps = check.whole("steps", steps, "[1, 1e6]")
-        square, result = self.coarsen(points, side), TradeOff([1.0], [1.0])
+        square, result = self.coarsen(points, side), TradeOff(np.ones(1), np.ones(1))
         while steps:
             if steps & 1:
                 result = (result @ square).coarsen(points, side)
