@@ -19,23 +19,23 @@ A record's loss is `loss(outputs, targets)` on the batch of that record alone, s
 over the batch mean the same here. A layer that mixes records, like BatchNorm, leaves no gradient
 "of record i": refused by `check_model`.
 
-A record whose gradient is NaN or infinite contributes nothing. Its contribution has norm 0 <= C,
-so the privacy analysis holds, and one bad record can't destroy the parameters.
-`ClippedSum.skipped` counts them.
+A record whose gradient is NaN or infinite contributes nothing: the sum is computed again without it.
+Its contribution has norm 0 <= C, so the privacy analysis holds, and one bad record can't destroy the
+parameters. `ClippedSum.skipped` counts them.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.autograd.graph import get_gradient_edge
+from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.func import functional_call, grad, vmap
 
 from dpteach import _validate as check
@@ -46,13 +46,13 @@ __all__ = [
     "Loss",
     "channels_last",
     "check_model",
+    "check_records",
     "clipped_sum",
     "keep_freed_memory",
     "trainable",
 ]
 
 Loss = Callable[[Tensor, Tensor], Tensor]
-CHUNK = 32  # records whose image patches are in memory at once: they stay in the processor's cache
 
 
 @dataclass(frozen=True)
@@ -83,6 +83,7 @@ def trainable(model: nn.Module) -> dict[str, nn.Parameter]:
     >>> list(trainable(nn.Linear(2, 1)))
     ['weight', 'bias']
     """
+    check.instance("model", model, nn.Module, "torch.nn.Linear(4, 3)")
     return {name: p for name, p in model.named_parameters() if p.requires_grad}
 
 
@@ -104,7 +105,7 @@ def clipped_sum(
     loss : `loss(outputs, targets)`, a number for a batch of one.
         `torch.nn.functional.cross_entropy` will do.
     inputs, targets : tensors of the same length, which may be 0.
-    clip_norm : C > 0.
+    clip_norm : C > 0, not so near the ends of the parameters' number type that its products lose digits.
     engine : 'naive', 'vmap' or 'fast'.
     microbatch : at most so many records in memory at once; the sum is the same up to rounding.
 
@@ -119,21 +120,34 @@ def clipped_sum(
     >>> [round(v, 3) for v in result.gradients[0].flatten().tolist()]
     [0.588, 0.884]
     """
-    clip_norm = check.real("clip_norm", clip_norm, "(0, inf)", "it's the clipping norm C")
+    parameters = tuple(trainable(model).values())
+    check.instance("loss", loss, Callable, "torch.nn.functional.cross_entropy")
+    check_records(inputs, targets)
+    held = torch.finfo(parameters[0].dtype) if parameters else torch.finfo(torch.float32)
+    held = f"[{held.tiny / held.eps:.3g}, {held.max * held.eps:.3g}]"
+    clip_norm = check.real("clip_norm", clip_norm, held, "the clipping norm C, which the parameters' type must hold")
     run = ENGINES[check.choice("engine", engine, tuple(ENGINES))]
-    size = len(inputs)
-    if len(targets) != size:
-        raise ValueError(f"targets has {len(targets)} records and inputs {size}: give one target for each input")
+    size = max(len(inputs), 1)  # an empty Poisson batch is one empty part
     chunk = size if microbatch is None else check.whole("microbatch", microbatch, "[1, inf)")
-    parts = [
-        run(model, loss, inputs[i : i + chunk], targets[i : i + chunk], clip_norm) for i in range(0, size, chunk or 1)
-    ]
-    if not parts:  # an empty Poisson batch
-        return ClippedSum(tuple(torch.zeros_like(p) for p in trainable(model).values()), torch.zeros(0))
-    if len(parts) == 1:
-        return parts[0]
-    gradients = tuple(sum(group) for group in zip(*(part.gradients for part in parts), strict=True))
+    batches = zip(inputs.split(chunk), targets.split(chunk), strict=True)
+    parts = [_without_bad_records(run, model, loss, x, y, clip_norm) for x, y in batches]
+    gradients = tuple(reduce(torch.add, group) for group in zip(*(part.gradients for part in parts), strict=True))
     return ClippedSum(gradients, torch.cat([part.norms for part in parts]))
+
+
+def _without_bad_records(
+    run: Callable, model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, clip_norm: float
+) -> ClippedSum:
+    """The sum over the records whose gradient is finite. A factor 0 isn't enough for the others: 0 · NaN is NaN."""
+    if not len(inputs):
+        zeros = tuple(torch.zeros_like(p) for p in trainable(model).values())
+        return ClippedSum(zeros, zeros[0].new_zeros(0))
+    result = run(model, loss, inputs, targets, clip_norm)
+    finite = result.norms.isfinite()
+    if finite.all():
+        return result
+    rest = _without_bad_records(run, model, loss, inputs[finite], targets[finite], clip_norm)
+    return ClippedSum(rest.gradients, result.norms.masked_scatter(finite, rest.norms))
 
 
 def _factors(norms: Tensor, clip_norm: float) -> Tensor:
@@ -155,9 +169,8 @@ def _naive(model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, clip_n
         gradient = torch.autograd.grad(value, parameters, allow_unused=True, materialize_grads=True)
         norm = torch.stack([g.norm() for g in gradient]).norm()
         norms.append(norm)
-        if norm.isfinite():
-            for t, g in zip(total, gradient, strict=True):
-                t += _factors(norm, clip_norm) * g
+        for t, g in zip(total, gradient, strict=True):
+            t += _factors(norm, clip_norm) * g
     return ClippedSum(tuple(total), torch.stack(norms))
 
 
@@ -166,14 +179,13 @@ def _naive(model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, clip_n
 
 def _vmap(model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, clip_norm: float) -> ClippedSum:
     """All per-record gradients at once: `grad` of one record's loss, mapped over the batch."""
-    parameters = trainable(model)
 
     def record_loss(theta: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
         return loss(functional_call(model, theta, (x[None],)), y[None]).sum()
 
-    theta = {name: p.detach() for name, p in parameters.items()}
+    theta = {name: p.detach() for name, p in trainable(model).items()}
     gradients = vmap(grad(record_loss), in_dims=(None, 0, 0), randomness="different")(theta, inputs, targets)
-    return _sum_of([[_Explicit(gradients[name])] for name in parameters], clip_norm)
+    return _sum_of([_Explicit(g) for g in gradients.values()], clip_norm)
 
 
 # --- Engine 3: one backward pass to the pre-activations -------------------------------------------
@@ -181,24 +193,18 @@ def _vmap(model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, clip_no
 
 def _fast(model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, clip_norm: float) -> ClippedSum:
     """Book-keeping: forward, backward to the pre-activations, norms, then one weighted product for
-    each layer.
+    each parameter.
     """
-    parameters = trainable(model)
-    with _recorded_calls(model, len(inputs)) as calls:
-        outputs = model(channels_last(inputs))
-        _check_inputs_unchanged(calls)
-        total = _total_loss(loss, outputs, targets)
+    parameters = tuple(trainable(model).values())
+    with _recorded_calls(model, parameters, len(inputs)) as calls:
+        total = _total_loss(loss, model(channels_last(inputs)), targets)
     deltas = torch.autograd.grad(total, [call.edge for call in calls], allow_unused=True)
-    pieces: dict[int, list[_Piece]] = {id(p): [] for p in parameters.values()}
+    pieces: dict[nn.Parameter, list[_Piece]] = {p: [] for p in parameters}
     for call, delta in zip(calls, deltas, strict=True):
-        if delta is not None:
-            for parameter, piece in _layer_pieces(call.layer, call.inputs, delta):
-                if id(parameter) in pieces:
-                    pieces[id(parameter)].append(piece)
-    for p in parameters.values():
-        if not pieces[id(p)]:
-            pieces[id(p)].append(_Explicit(p.new_zeros(len(inputs), *p.shape)))
-    return _sum_of([pieces[id(p)] for p in parameters.values()], clip_norm)
+        for parameter, piece in () if delta is None else _layer_pieces(call.layer, call.inputs, delta):
+            if parameter in pieces:  # not a frozen one
+                pieces[parameter].append(piece)
+    return _sum_of([_joined(group, p, len(inputs)) for p, group in pieces.items()], clip_norm)
 
 
 def _total_loss(loss: Loss, outputs: Tensor, targets: Tensor) -> Tensor:
@@ -210,26 +216,16 @@ def _total_loss(loss: Loss, outputs: Tensor, targets: Tensor) -> Tensor:
     return vmap(lambda out, y: loss(out[None], y[None]).sum(), randomness="different")(outputs, targets).sum()
 
 
-@dataclass(frozen=True)
-class _Call:
+class _Call(NamedTuple):
     name: str
     layer: nn.Module
     inputs: Tensor
     version: int
-    edge: object
-
-
-def _check_inputs_unchanged(calls: list[_Call]) -> None:
-    for call in calls:
-        if call.inputs._version != call.version:
-            raise ValueError(
-                f"the input of layer {call.name!r} is changed in place after the layer has used it,"
-                " so its gradients would be wrong: use the out-of-place operation, or engine='vmap'"
-            )
+    edge: GradientEdge
 
 
 @contextmanager
-def _recorded_calls(model: nn.Module, batch: int) -> Iterator[list[_Call]]:
+def _recorded_calls(model: nn.Module, parameters: tuple[nn.Parameter, ...], batch: int) -> Iterator[list[_Call]]:
     """Record each layer's input and output during a forward pass that keeps the parameters out of
     the graph.
 
@@ -237,9 +233,7 @@ def _recorded_calls(model: nn.Module, batch: int) -> Iterator[list[_Call]]:
     that is where the time goes that other implementations lose.
     """
     calls: list[_Call] = []
-    layers = [(name, layer) for name, layer in model.named_modules() if layer._parameters]
     in_place = any(getattr(module, "inplace", False) for module in model.modules())
-    parameters = tuple(trainable(model).values())
 
     def record(layer: nn.Module, args: tuple, output: Tensor, name: str) -> Tensor:
         if len(args) != 1 or not isinstance(output, Tensor) or output.shape[:1] != (batch,) or len(args[0]) != batch:
@@ -253,6 +247,7 @@ def _recorded_calls(model: nn.Module, batch: int) -> Iterator[list[_Call]]:
         calls.append(_Call(name, layer, args[0].detach(), args[0]._version, get_gradient_edge(output)))
         return output
 
+    layers = [(name, layer) for name, layer in model.named_modules() if layer._parameters]
     hooks = [layer.register_forward_hook(partial(record, name=name)) for name, layer in layers]
     try:
         for p in parameters:
@@ -264,6 +259,12 @@ def _recorded_calls(model: nn.Module, batch: int) -> Iterator[list[_Call]]:
             hook.remove()
         for p in parameters:
             p.requires_grad_()
+    for call in calls:
+        if call.inputs._version != call.version:
+            raise ValueError(
+                f"the input of layer {call.name!r} is changed in place after the layer has used it,"
+                " so its gradients would be wrong: use the out-of-place operation, or engine='vmap'"
+            )
 
 
 def channels_last(x: Tensor) -> Tensor:
@@ -287,60 +288,48 @@ def _layer_pieces(layer: nn.Module, x: Tensor, delta: Tensor) -> list[tuple[nn.P
     gradient.
     """
     if type(layer) is nn.Linear:
-        return _dense_pieces(layer, x, delta)
+        return _dense_pieces(layer, x.reshape(len(x), -1, layer.in_features), delta)
     if type(layer) is nn.Conv2d and layer.groups == 1 and layer.padding_mode == "zeros":
         if layer.dilation == (1, 1) and layer.padding != "same":
             return _conv_pieces(layer, x, delta)
     return _vmap_pieces(layer, x, delta)
 
 
-def _dense_pieces(layer: nn.Linear, x: Tensor, delta: Tensor) -> list[tuple[nn.Parameter, _Piece]]:
-    """Linear: the weight's gradient is Σ_l δ_l x_lᵀ over positions l (one position for a plain
-    dense layer).
+def _dense_pieces(
+    layer: nn.Module, x: Tensor, delta: Tensor, restore: Callable = lambda weight: weight
+) -> list[tuple[nn.Parameter, _Piece]]:
+    """A dense layer at P positions: the weight's gradient is Σ_l δ_l x_lᵀ, (out, in).
+
+    The gradients are formed, unless P²(out + in) < out·in: then the norms by a double sum over the
+    positions are less work and less memory.
     """
-    x = x.reshape(len(x), -1, layer.in_features)
-    delta = delta.reshape(len(x), -1, layer.out_features)
-    return _with_bias(layer, _weight_piece(delta, x, lambda x: x, layer.weight.shape), delta)
+    delta = delta.reshape(len(x), x.shape[1], -1)
+    (positions, size_in), size_out = x.shape[1:], delta.shape[2]
+    if positions**2 * (size_out + size_in) < size_out * size_in:
+        piece = _Product(delta, x, restore)
+    else:
+        piece = _Explicit(torch.bmm(delta.mT, x), restore)
+    bias = [] if layer.bias is None else [(layer.bias, _Explicit(delta.sum(1)))]
+    return [(layer.weight, piece), *bias]
 
 
 def _conv_pieces(layer: nn.Conv2d, x: Tensor, delta: Tensor) -> list[tuple[nn.Parameter, _Piece]]:
-    """Conv2d is a dense layer applied to each patch: unfold the patches, and the formula is the
-    same.
+    """Conv2d is a dense layer applied to each patch.
 
     With the channels innermost in memory, a patch is kh runs of kw·channels numbers:
     `Tensor.unfold` over rows and over columns, and one copy, about twice as fast as `F.unfold`.
     """
     (kh, kw), (sh, sw), channels = layer.kernel_size, layer.stride, layer.in_channels
     ph, pw = (0, 0) if layer.padding == "valid" else layer.padding
+    x = x.permute(0, 2, 3, 1)
+    rows = (F.pad(x, (0, 0, pw, pw, ph, ph)) if ph or pw else x).flatten(2)  # record, row, column · channel
+    patches = rows.unfold(1, kh, sh).unfold(2, kw * channels, sw * channels)
+    patches = patches.reshape(len(x), -1, kh * kw * channels)  # record, position, row · column · channel
 
-    def patches(x: Tensor) -> Tensor:
-        x = x.permute(0, 2, 3, 1)
-        rows = (F.pad(x, (0, 0, pw, pw, ph, ph)) if ph or pw else x).flatten(2)  # record, row, column · channel
-        return rows.unfold(1, kh, sh).unfold(2, kw * channels, sw * channels).reshape(len(x), -1, kh * kw * channels)
+    def restore(weight: Tensor) -> Tensor:  # to (…, out, channel, row, column)
+        return weight.unflatten(-1, (kh, kw, channels)).movedim(-1, -3)
 
-    delta = delta.permute(0, 2, 3, 1).reshape(len(x), -1, layer.out_channels)
-    piece = _weight_piece(delta, x, patches, (layer.out_channels, kh, kw, channels), axes=(0, 3, 1, 2))
-    return _with_bias(layer, piece, delta)
-
-
-def _weight_piece(
-    delta: Tensor, x: Tensor, patches: Callable, stored: tuple[int, ...], axes: tuple[int, ...] | None = None
-) -> _Piece:
-    """The explicit gradients, unless L²(out + in) < out·in: then the norms by a double sum over the
-    L positions are less work and less memory.
-    """
-    size_out, size_in = stored[0], math.prod(stored[1:])
-    if delta.shape[1] ** 2 * (size_out + size_in) < size_out * size_in:
-        return _Product(delta, patches(x), stored, axes)
-    values = delta.new_empty(len(x), size_out, size_in)
-    for v, d, part in zip(values.split(CHUNK), delta.split(CHUNK), x.split(CHUNK), strict=True):
-        torch.bmm(d.mT, patches(part), out=v)
-    return _Explicit(values.reshape(-1, *stored), axes)
-
-
-def _with_bias(layer: nn.Module, piece: _Piece, delta: Tensor) -> list[tuple[nn.Parameter, _Piece]]:
-    pieces = [(layer.weight, piece)]
-    return pieces if layer.bias is None else [*pieces, (layer.bias, _Explicit(delta.sum(1)))]
+    return _dense_pieces(layer, patches, delta.permute(0, 2, 3, 1), restore)
 
 
 def _vmap_pieces(layer: nn.Module, x: Tensor, delta: Tensor) -> list[tuple[nn.Parameter, _Piece]]:
@@ -371,78 +360,85 @@ def keep_freed_memory() -> None:
 # --- A batch's gradients for one parameter: norms and weighted sum --------------------------------
 
 
-@dataclass(frozen=True)
-class _Explicit:
-    """Per-record gradients as they are: values (batch, *stored).
-
-    A convolution's are stored as (out, kh, kw, in), the order in which patches are cheap to copy;
-    `axes` brings them back to PyTorch's (out, in, kh, kw).
-    """
+class _Explicit(NamedTuple):
+    """Per-record gradients as they are: values (batch, …), which `restore` brings to the parameter's shape."""
 
     values: Tensor
-    axes: tuple[int, ...] | None = None
+    restore: Callable = lambda values: values
 
-    def squared_norms(self) -> Tensor:
-        return torch.linalg.vector_norm(self.values.flatten(1), dim=1).square()
+    def norms(self) -> Tensor:
+        return torch.linalg.vector_norm(self.values.flatten(1), dim=1)
 
-    def weighted_sum(self, factors: Tensor, kept: Tensor | slice) -> Tensor:
-        total = (factors @ self.values[kept].flatten(1)).reshape(self.values.shape[1:])
-        return total if self.axes is None else total.permute(self.axes)
+    def weighted_sum(self, factors: Tensor) -> Tensor:
+        return self.restore(torch.tensordot(factors, self.values, 1))
 
-    def in_parameter_shape(self) -> Tensor:
-        return self.values if self.axes is None else self.values.permute(0, *(1 + axis for axis in self.axes))
+    def gradients(self) -> Tensor:
+        return self.restore(self.values)
 
 
-@dataclass(frozen=True)
-class _Product:
+class _Product(NamedTuple):
     """Per-record gradients as products: record i's is δ_iᵀ x_i, with δ (batch, positions, out), x
     (batch, positions, in).
 
-    Norms without gradients: ‖δᵀx‖² = Σ_{l,l'} ⟨δ_l, δ_l'⟩⟨x_l, x_l'⟩, which is ‖δ‖²‖x‖² at a
-    single position (Goodfellow 2015). The double sum cancels where gradients of positions do,
-    hence float64 for it.
+    Norms without gradients: ‖δᵀx‖² = Σ_{l,l'} ⟨δ_l, δ_l'⟩⟨x_l, x_l'⟩, and ‖δ‖‖x‖ at a single
+    position (Goodfellow 2015). The double sum cancels where gradients of positions do, hence
+    float64 for it.
     """
 
     delta: Tensor
     x: Tensor
-    stored: tuple[int, ...]
-    axes: tuple[int, ...] | None = None
+    restore: Callable
 
-    def squared_norms(self) -> Tensor:
+    def norms(self) -> Tensor:
         if self.x.shape[1] == 1:
-            return self.delta.square().sum((1, 2)) * self.x.square().sum((1, 2))
+            return torch.linalg.vector_norm(self.delta, dim=(1, 2)) * torch.linalg.vector_norm(self.x, dim=(1, 2))
         delta, x = self.delta.double(), self.x.double()
-        gram = torch.bmm(delta, delta.mT) * torch.bmm(x, x.mT)
-        return gram.sum((1, 2)).clamp(min=0).to(self.x.dtype)
+        squares = (torch.bmm(delta, delta.mT) * torch.bmm(x, x.mT)).sum((1, 2))
+        return squares.clamp(min=0).sqrt().to(self.x.dtype)
 
-    def weighted_sum(self, factors: Tensor, kept: Tensor | slice) -> Tensor:
-        delta = (self.delta[kept] * factors[:, None, None]).flatten(0, 1)
-        total = (delta.mT @ self.x[kept].flatten(0, 1)).reshape(self.stored)
-        return total if self.axes is None else total.permute(self.axes)
+    def weighted_sum(self, factors: Tensor) -> Tensor:
+        delta = self.delta * factors[:, None, None]
+        return self.restore(delta.flatten(0, 1).mT @ self.x.flatten(0, 1))
 
-    def in_parameter_shape(self) -> Tensor:
-        return _Explicit(torch.bmm(self.delta.mT, self.x).reshape(-1, *self.stored), self.axes).in_parameter_shape()
+    def gradients(self) -> Tensor:
+        return self.restore(torch.bmm(self.delta.mT, self.x))
 
 
 _Piece = _Explicit | _Product
 
 
-def _sum_of(groups: list[list[_Piece]], clip_norm: float) -> ClippedSum:
-    """Norms over all parameters, then the weighted sums. A group is one parameter; its pieces add
-    up (shared weights).
-    """
-    pieces = [g[0] if len(g) == 1 else _Explicit(sum(piece.in_parameter_shape() for piece in g)) for g in groups]
-    norms = torch.stack([piece.squared_norms() for piece in pieces]).sum(0).sqrt()
-    finite = norms.isfinite()
-    kept = slice(None) if finite.all() else finite  # a factor 0 isn't enough: 0 · NaN is NaN
-    factors = _factors(norms[kept], clip_norm)
-    return ClippedSum(tuple(piece.weighted_sum(factors, kept) for piece in pieces), norms)
+def _joined(pieces: list[_Piece], parameter: nn.Parameter, batch: int) -> _Piece:
+    """One piece of what a parameter's uses contribute: added up before anything is measured."""
+    if len(pieces) == 1:
+        return pieces[0]
+    return _Explicit(sum((piece.gradients() for piece in pieces), parameter.new_zeros(batch, *parameter.shape)))
+
+
+def _sum_of(pieces: list[_Piece], clip_norm: float) -> ClippedSum:
+    """Norms over all parameters, then the weighted sums."""
+    norms = torch.linalg.vector_norm(torch.stack([piece.norms() for piece in pieces]), dim=0)
+    factors = _factors(norms, clip_norm)
+    return ClippedSum(tuple(piece.weighted_sum(factors) for piece in pieces), norms)
 
 
 ENGINES = {"naive": _naive, "vmap": _vmap, "fast": _fast}
 
 
 # --- Models that have no per-record gradient ------------------------------------------------------
+
+
+def check_records(inputs: Tensor, targets: Tensor) -> None:
+    """Refuse what isn't two tensors with one target for each input.
+
+    >>> check_records(torch.rand(3, 2), torch.rand(3))
+    """
+    for name, tensor in {"inputs": inputs, "targets": targets}.items():
+        check.instance(name, tensor, Tensor, "a tensor whose first dimension is the record")
+    if inputs.ndim == 0 or targets.shape[:1] != inputs.shape[:1]:
+        raise ValueError(
+            f"inputs has shape {tuple(inputs.shape)} and targets {tuple(targets.shape)}:"
+            " the first dimension is the record; give one target for each input"
+        )
 
 
 def check_model(model: nn.Module, inputs: Tensor | None = None) -> None:
@@ -465,10 +461,7 @@ use GroupNorm or LayerNorm instead
         if running or isinstance(layer, nn.modules.batchnorm._BatchNorm):
             raise _mixes(name, layer)
     if inputs is not None and len(inputs) >= 2:
-        first, second = (
-            _outputs_of_first(model, inputs[[0, 1]]),
-            _outputs_of_first(model, inputs[[0, 0]]),
-        )
+        first, second = (_outputs_of_first(model, inputs[pair]) for pair in ([0, 1], [0, 0]))
         for (name, layer, a), (_, _, b) in zip(first, second, strict=True):
             if not torch.allclose(a, b, rtol=1e-4, atol=1e-6, equal_nan=True):
                 raise _mixes(name, layer)

@@ -25,6 +25,7 @@ import subprocess
 import sys
 import tempfile
 from datetime import timedelta
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -32,6 +33,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from dpteach import _validate as check
 from dpteach import mnist, sampling, training
 from dpteach.clipping import Loss, check_model, clipped_sum, keep_freed_memory, trainable
 from dpteach.run import NoisySGD
@@ -59,8 +61,12 @@ def part(drawn: Tensor, rank: int, size: int, shard: range | None = None) -> Ten
     >>> [part(drawn, 0, 3, shard).tolist() for shard in (range(0, 5), range(5, 8), range(8, 10))]
     [[0, 3, 4], [], [0, 1]]
     """
+    size = check.whole("size", size, "[1, inf)", "the number of ranks")
+    rank = check.whole("rank", rank, f"[0, {size - 1}]", "ranks are counted from 0")
+    check.instance("drawn", drawn, Tensor, "dpteach.sampling.draw(run, generator)")
     if shard is None:
         return drawn.tensor_split(size)[rank]
+    check.instance("shard", shard, range, "range(0, 30000)")
     return drawn[(drawn >= shard.start) & (drawn < shard.stop)] - shard.start
 
 
@@ -92,11 +98,8 @@ def distributed_step(
     *sums, counts = total.split([*(g.numel() for g in clipped.gradients), 2])
     if int(counts[0]) != drawn:
         raise LostRank(f"{drawn} records were drawn, but the ranks' parts hold {int(counts[0])}: no step is made")
-    std = run.noise_multiplier * run.clip_norm
-    with torch.no_grad():
-        for theta, clipped_total in zip(trainable(model).values(), sums, strict=True):
-            z = torch.randn(theta.shape, generator=noise, dtype=theta.dtype)
-            theta.sub_(clipped_total.view_as(theta) + std * z, alpha=learning_rate / run.batch_size)
+    totals = [flat.view_as(theta) for flat, theta in zip(sums, trainable(model).values(), strict=True)]
+    training.update(model, totals, run, learning_rate, noise)
     return int(counts[1])
 
 
@@ -119,7 +122,7 @@ def train_distributed(
     rank, size = dist.get_rank(), dist.get_world_size()
     everything = range(run.n or 0)
     eta, steps = training._checked(run, everything, everything, learning_rate, stop_after)
-    first = shard.start if shard else 0
+    first = check.instance("shard", shard, range, "range(0, 30000)").start if shard else 0
     facts = (training._facts(run), seed, eta(0), eta(run.steps - 1), steps, shard is None)
     _agree(facts, (first, first + len(inputs), first + len(targets)))
     check_model(model, inputs[:2])
@@ -188,6 +191,9 @@ def launch(worker: Any, size: int, *args: Any, timeout: float = 120, patience: f
     >>> launch(worker, 2, 10)
     [21, 21]
     """
+    check.instance("worker", worker, FunctionType, "a function worker(rank, size) with its source in a file or cell")
+    size = check.whole("size", size, "[1, 1024]", "one process for each rank")
+    timeout, patience = check.real("timeout", timeout, "(0, 1e6]"), check.real("patience", patience, "(0, 1e6]")
     facts = {"name": worker.__name__, "args": args, "size": size, "timeout": timeout, "patience": patience}
     source, results = inspect.getsource(worker) + _WORKER.format(**facts), []
     options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}

@@ -21,37 +21,23 @@ import numpy as np
 import torch
 from torch import nn
 
+from dpteach import _validate as check
+
 __all__ = ["DATA_FILE", "Mnist", "load", "tutorial_cnn"]
 
 DATA_FILE = Path(__file__).with_name("data") / "mnist.npz"
 
 # array: (the IDX file it came from, that file's first number, its shape, that file's SHA-256)
 _ARRAYS = {
-    "x_train": (
-        "train-images-idx3-ubyte",
-        2051,
-        (60000, 28, 28),
-        "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
-    ),
-    "y_train": (
-        "train-labels-idx1-ubyte",
-        2049,
-        (60000,),
-        "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
-    ),
-    "x_test": (
-        "t10k-images-idx3-ubyte",
-        2051,
-        (10000, 28, 28),
-        "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
-    ),
-    "y_test": (
-        "t10k-labels-idx1-ubyte",
-        2049,
-        (10000,),
-        "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
-    ),
-}
+    "x_train": ("train-images-idx3-ubyte", 2051, (60000, 28, 28),
+                "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db"),
+    "y_train": ("train-labels-idx1-ubyte", 2049, (60000,),
+                "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5"),
+    "x_test": ("t10k-images-idx3-ubyte", 2051, (10000, 28, 28),
+               "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7"),
+    "y_test": ("t10k-labels-idx1-ubyte", 2049, (10000,),
+               "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2"),
+}  # fmt: skip
 _RESTORE = "restore the file from the project's repository, or install dpteach again"
 
 
@@ -81,7 +67,7 @@ def load(path: str | Path | None = None) -> Mnist:
     >>> tuple(data.x_train.shape), data.x_train.dtype, data.y_test[:3].tolist()
     ((60000, 1, 28, 28), torch.float32, [7, 2, 1])
     """
-    path = DATA_FILE if path is None else Path(path)
+    path = DATA_FILE if path is None else Path(check.instance("path", path, str | Path, "'mnist.npz'"))
     arrays = _read(path)
     for name, (idx_name, magic, shape, sha256) in _ARRAYS.items():
         array = arrays[name]
@@ -109,15 +95,7 @@ def _read(path: Path) -> dict[str, np.ndarray]:
                 arrays[name] = archive[name]
     except KeyError:
         raise ValueError(f"{path}: array {name!r} is missing: {_RESTORE}") from None
-    except (
-        OSError,
-        ValueError,
-        EOFError,
-        AttributeError,
-        TypeError,
-        zipfile.BadZipFile,
-        zlib.error,
-    ) as error:
+    except (OSError, ValueError, EOFError, AttributeError, TypeError, zipfile.BadZipFile, zlib.error) as error:
         raise ValueError(f"{path}: can't read {name} ({error}); the file is cut or damaged: {_RESTORE}") from None
     return arrays
 
@@ -147,6 +125,7 @@ def tutorial_cnn(generator: torch.Generator) -> nn.Sequential:
     >>> model(torch.zeros(2, 1, 28, 28)).shape
     torch.Size([2, 10])
     """
+    check.instance("generator", generator, torch.Generator, "torch.Generator().manual_seed(0)")
     layers = [
         nn.utils.skip_init(nn.Conv2d, 1, 16, kernel_size=8, stride=2, padding=3),
         nn.ReLU(),

@@ -21,6 +21,7 @@ from __future__ import annotations
 import torch
 
 from dpteach import _validate as check
+from dpteach.run import NoisySGD
 
 __all__ = ["draw", "fixed_size", "poisson"]
 
@@ -32,12 +33,12 @@ def poisson(n: int, batch_size: int, generator: torch.Generator) -> torch.Tensor
     size. Each coin is a 53-bit uniform number, so that its probability is m/n to 1e-16 rather than
     to float32's 6e-8.
 
-    Returns int64 (size,), ascending. Raises `ValueError` unless 1 <= batch_size <= n.
+    Returns int64 (size,), ascending. Raises `ValueError` unless 1 <= batch_size <= n <= 1e9.
 
     >>> poisson(3, 3, torch.Generator().manual_seed(0)).tolist()
     [0, 1, 2]
     """
-    n, m = _checked(n, batch_size)
+    n, m = _checked(n, batch_size, generator)
     coins = torch.rand(n, generator=generator, dtype=torch.float64)
     return torch.nonzero(coins < m / n).flatten()
 
@@ -48,17 +49,17 @@ def fixed_size(n: int, batch_size: int, generator: torch.Generator) -> torch.Ten
     The m smallest of n uniform 53-bit numbers: `torch.randperm` takes remainders of 32-bit
     numbers, and so prefers some records by about n/2^32.
 
-    Returns int64 (m,), ascending. Raises `ValueError` unless 1 <= batch_size <= n.
+    Returns int64 (m,), ascending. Raises `ValueError` unless 1 <= batch_size <= n <= 1e9.
 
     >>> fixed_size(5, 5, torch.Generator().manual_seed(0)).tolist()
     [0, 1, 2, 3, 4]
     """
-    n, m = _checked(n, batch_size)
+    n, m = _checked(n, batch_size, generator)
     keys = torch.rand(n, generator=generator, dtype=torch.float64)
     return keys.topk(m, largest=False).indices.sort().values
 
 
-def draw(run, generator: torch.Generator) -> torch.Tensor:
+def draw(run: NoisySGD, generator: torch.Generator) -> torch.Tensor:
     """One batch of a run (`dpteach.run.NoisySGD`), by the sampler that the run is accounted with.
 
     Returns int64 indices, ascending. Raises `ValueError` when `run.n` isn't known.
@@ -68,12 +69,14 @@ def draw(run, generator: torch.Generator) -> torch.Tensor:
     >>> len(draw(run, torch.Generator().manual_seed(0)))
     2
     """
+    check.instance("run", run, NoisySGD, "NoisySGD(n=60000, batch_size=256, epochs=15, noise_multiplier=1.3)")
     if run.n is None:
         raise ValueError("run.n = None isn't allowed: a batch can only be drawn from n records; give n and batch_size")
     sampler = {"poisson": poisson, "fixed-size": fixed_size}[run.sampling]
     return sampler(run.n, run.batch_size, generator)
 
 
-def _checked(n: int, batch_size: int) -> tuple[int, int]:
-    n = check.whole("n", n, "[1, inf)")
+def _checked(n: int, batch_size: int, generator: torch.Generator) -> tuple[int, int]:
+    check.instance("generator", generator, torch.Generator, "torch.Generator().manual_seed(0)")
+    n = check.whole("n", n, "[1, 1e9]", "a draw holds n numbers of 8 bytes in memory")
     return n, check.whole("batch_size", batch_size, f"[1, {n}]")

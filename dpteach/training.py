@@ -38,6 +38,7 @@ from dpteach.clipping import (
     Loss,
     channels_last,
     check_model,
+    check_records,
     clipped_sum,
     keep_freed_memory,
     trainable,
@@ -53,7 +54,11 @@ __all__ = [
     "recorded",
     "train",
     "train_mnist",
+    "update",
 ]
+
+_RATES = "[0, 1e30]"  # beyond, θ overflows at once
+_RUN = "NoisySGD(n=60000, batch_size=256, epochs=15, noise_multiplier=1.3)"
 
 
 @dataclass(frozen=True)
@@ -124,13 +129,34 @@ def noisy_step(
     >>> noisy_step(model, F.mse_loss, x, y, run, 0.1, noise).skipped
     0
     """
+    check.instance("run", run, NoisySGD, _RUN)
     clipped = clipped_sum(model, loss, inputs, targets, run.clip_norm, engine=engine, microbatch=microbatch)
-    std = run.noise_multiplier * run.clip_norm
-    with torch.no_grad():
-        for theta, total in zip(trainable(model).values(), clipped.gradients, strict=True):
-            z = torch.randn(theta.shape, generator=noise, dtype=theta.dtype)
-            theta.sub_(total + std * z, alpha=learning_rate / run.batch_size)
+    update(model, clipped.gradients, run, learning_rate, noise)
     return clipped
+
+
+def update(
+    model: nn.Module, totals: Iterable[Tensor], run: NoisySGD, learning_rate: float, noise: torch.Generator
+) -> None:
+    """θ ← θ - η · (total + noise)/m in place, for a whole clipped sum: the last two lines of Algorithm 1.
+
+    >>> run = NoisySGD(n=4, batch_size=2, steps=1, noise_multiplier=1.0, clip_norm=1e-6)
+    >>> model, noise = nn.Linear(1, 1, bias=False), torch.Generator().manual_seed(0)
+    >>> before = model.weight.item()
+    >>> update(model, [torch.ones(1, 1)], run, 0.5, noise)
+    >>> round(before - model.weight.item(), 4)
+    0.25
+    """
+    rate = check.real("learning_rate", learning_rate, _RATES, "it's η in Algorithm 1")
+    check.instance("noise", noise, torch.Generator, "torch.Generator().manual_seed(0)")
+    std = run.noise_multiplier * run.clip_norm
+    parameters = trainable(model).values()
+    held = min(torch.finfo(theta.dtype).max for theta in parameters)
+    check.real("noise_multiplier · clip_norm", std, f"(0, {held / 1e6:.3g}]", "the parameters' type must hold it")
+    with torch.no_grad():
+        for theta, total in zip(parameters, totals, strict=True):
+            z = torch.normal(0.0, std, theta.shape, generator=noise, dtype=theta.dtype)
+            theta.sub_(z.add_(total), alpha=rate / run.batch_size)
 
 
 def train(
@@ -175,68 +201,67 @@ def train(
     >>> train(nn.Linear(3, 1), run, x, y, learning_rate=0.1, seed=0, loss=F.mse_loss).steps
     4
     """
+    check_records(inputs, targets)
     eta, run_to = _checked(run, inputs, targets, learning_rate, stop_after)
     seed = check.whole("seed", seed, "[0, inf)")
     check_model(model, inputs[:2])
     keep_freed_memory()
     model = copy.deepcopy(model).train()
-    when = set(evaluation_steps(run) if evaluate_at is None else evaluate_at) if evaluate else set()
+    when = _evaluated_steps(run, evaluate, evaluate_at)
     batches, noise, layers = _streams(seed)
     state = _State(model, batches, noise)
     identity = {"run": _facts(run), "seed": seed, "eta": [eta(t) for t in (0, run.steps - 1)]}
     if checkpoint is not None:
         checkpoint_every = check.whole("checkpoint_every", checkpoint_every, "[1, inf)")
-        state.resume(Path(checkpoint), identity)
+        checkpoint = Path(check.instance("checkpoint", checkpoint, str | Path, "'run-a.pt'"))
+        state.resume(checkpoint, identity)
     bar = _Progress(run_to, run.sampling_rate, progress)
     with torch.random.fork_rng(devices=[]):  # dropout reads the global generator: lend it a seeded one
         for t in range(state.step, run_to):
             torch.manual_seed((layers + t) % 2**63)
             drawn = sampling.draw(run, batches)
-            clipped = noisy_step(
-                model,
-                loss,
-                inputs[drawn],
-                targets[drawn],
-                run,
-                eta(t),
-                noise,
-                engine=engine,
-                microbatch=microbatch,
-            )
+            batch = inputs[drawn], targets[drawn]
+            clipped = noisy_step(model, loss, *batch, run, eta(t), noise, engine=engine, microbatch=microbatch)
             state.step, state.skipped = t + 1, state.skipped + clipped.skipped
             if state.step in when:
-                value = float(evaluate(model))
+                value = check.real("evaluate(model)", evaluate(model), advice=f"it was called after step {state.step}")
                 state.history.append(Evaluation(state.step, state.step * run.sampling_rate, value))
             if checkpoint is not None and state.step % checkpoint_every == 0:
-                state.keep(Path(checkpoint), identity)
+                state.keep(checkpoint, identity)
             bar.show(state)
+    state.check_finite()
     if checkpoint is not None:
-        state.keep(Path(checkpoint), identity)
+        state.keep(checkpoint, identity)
     return Training(run, seed, state.step, tuple(state.history), model, state.skipped)
 
 
 def _checked(
-    run: NoisySGD, inputs: Tensor, targets: Tensor, learning_rate: Any, stop_after: int | None
+    run: NoisySGD, inputs: Any, targets: Any, learning_rate: Any, stop_after: int | None
 ) -> tuple[Callable[[int], float], int]:
+    """η as a function of the step, and the number of steps to make."""
+    check.instance("run", run, NoisySGD, _RUN)
     if len(inputs) != run.n or len(targets) != run.n:
         raise ValueError(
             f"run.n = {run.n}, but inputs has {len(inputs)} records and targets {len(targets)}:"
             " n, which privacy depends on, must be the number of records"
         )
+    steps = run.steps
+    if stop_after is not None:
+        steps = check.whole("stop_after", stop_after, f"[0, {steps}]", "the run has no more steps")
     if callable(learning_rate):
+        return (lambda t: check.real(f"learning_rate({t})", learning_rate(t), _RATES)), steps
+    rate = check.real("learning_rate", learning_rate, _RATES.replace("[", "("), "it's η in Algorithm 1")
+    return (lambda t: rate), steps
 
-        def eta(t: int) -> float:
-            return check.real(f"learning_rate({t})", learning_rate(t), "[0, inf)")
 
-    else:
-        rate = check.real("learning_rate", learning_rate, "(0, inf)", "it's η in Algorithm 1")
-
-        def eta(t: int) -> float:
-            return rate
-
-    if stop_after is None:
-        return eta, run.steps
-    return eta, check.whole("stop_after", stop_after, f"[0, {run.steps}]", "the run has no more steps")
+def _evaluated_steps(run: NoisySGD, evaluate: Any, evaluate_at: Any) -> set[int]:
+    if evaluate is None:
+        return set()
+    check.instance("evaluate", evaluate, Callable, "lambda model: accuracy(model, inputs, targets)")
+    if evaluate_at is None:
+        return set(evaluation_steps(run))
+    check.instance("evaluate_at", evaluate_at, Iterable, "[100, 200]")
+    return {check.whole("a step of evaluate_at", step, f"[1, {run.steps}]") for step in evaluate_at}
 
 
 def _facts(run: NoisySGD) -> dict[str, Any]:
@@ -263,35 +288,38 @@ class _State:
     def __post_init__(self) -> None:
         self.history: list[Evaluation] = []
 
+    def check_finite(self) -> None:
+        """Parameters that have overflowed aren't a result: neither returned nor kept."""
+        if not all(theta.isfinite().all() for theta in self.model.parameters()):
+            raise ValueError(
+                f"parameters are infinite or NaN after step {self.step}: choose a smaller learning_rate, or less noise"
+            )
+
     def keep(self, path: Path, identity: dict[str, Any]) -> None:
-        _cache.save(
-            path,
-            {
-                "identity": identity,
-                "model": self.model.state_dict(),
-                "batches": self.batches.get_state(),
-                "noise": self.noise.get_state(),
-                "step": self.step,
-                "skipped": self.skipped,
-                "history": [tuple(asdict(e).values()) for e in self.history],
-            },
-        )
+        self.check_finite()
+        saved = {"identity": identity, "model": self.model.state_dict(), "step": self.step, "skipped": self.skipped}
+        saved |= {"batches": self.batches.get_state(), "noise": self.noise.get_state()}
+        _cache.save(path, saved | {"history": [tuple(asdict(e).values()) for e in self.history]})
 
     def resume(self, path: Path, identity: dict[str, Any]) -> None:
+        """Go on from a checkpoint, if it's there. A file that isn't one is left as it is."""
         saved = _cache.load(path)
-        if saved is None:
-            if path.exists():
-                raise ValueError(f"checkpoint = {str(path)!r} isn't a whole checkpoint: remove it to start again")
+        if saved is None and not path.exists():
             return
-        if saved["identity"] != identity:
+        name = f"checkpoint = {str(path)!r}"
+        try:
+            if saved["identity"] == identity:
+                self.model.load_state_dict(saved["model"])
+                self.batches.set_state(saved["batches"])
+                self.noise.set_state(saved["noise"])
+                self.step, self.skipped = saved["step"], saved["skipped"]
+                self.history = [Evaluation(*e) for e in saved["history"]]
+                return
+        except (LookupError, TypeError, RuntimeError, AttributeError) as error:
             raise ValueError(
-                f"checkpoint = {str(path)!r} belongs to another run, seed or learning rate: give another file"
-            )
-        self.model.load_state_dict(saved["model"])
-        self.batches.set_state(saved["batches"])
-        self.noise.set_state(saved["noise"])
-        self.step, self.skipped = saved["step"], saved["skipped"]
-        self.history = [Evaluation(*e) for e in saved["history"]]
+                f"{name} isn't a whole checkpoint of this model: give another file, or remove it to start again"
+            ) from error
+        raise ValueError(f"{name} belongs to another run, seed or learning rate: give another file")
 
 
 class _Progress:
@@ -318,7 +346,8 @@ def evaluation_steps(run: NoisySGD, in_last_epoch: int = 4) -> list[int]:
     >>> evaluation_steps(NoisySGD(n=60000, batch_size=256, epochs=3, noise_multiplier=1.0))
     [235, 469, 529, 587, 646, 704]
     """
-    per_epoch = 1 / run.sampling_rate
+    per_epoch = 1 / check.instance("run", run, NoisySGD, _RUN).sampling_rate
+    in_last_epoch = check.whole("in_last_epoch", in_last_epoch, "[1, 1e6]")
     epochs = int(run.steps / per_epoch + 1e-9)
     ends = {math.ceil(epoch * per_epoch - 1e-9) for epoch in range(1, epochs + 1)}
     last = {math.ceil(run.steps - per_epoch * k / in_last_epoch) for k in range(in_last_epoch)}
@@ -331,13 +360,16 @@ def accuracy(model: nn.Module, inputs: Tensor, targets: Tensor, batch: int = 100
     >>> accuracy(nn.Identity(), torch.eye(4), torch.tensor([0, 1, 2, 0]))
     75.0
     """
+    check.instance("model", model, nn.Module, "torch.nn.Linear(4, 3)")
+    batch = check.whole("batch", batch, "[1, inf)")
+    check_records(inputs, targets)
+    if targets.ndim != 1 or not len(targets):
+        raise ValueError(f"targets has shape {tuple(targets.shape)}: give one class number for each of some records")
     was_training = model.training
     model.eval()
     with torch.no_grad():
-        right = sum(
-            int((model(channels_last(x)).argmax(1) == y).sum())
-            for x, y in zip(inputs.split(batch), targets.split(batch), strict=True)
-        )
+        pairs = zip(inputs.split(batch), targets.split(batch), strict=True)
+        right = sum(int((model(channels_last(x)).argmax(1) == y).sum()) for x, y in pairs)
     model.train(was_training)
     return 100 * right / len(inputs)
 
@@ -368,37 +400,22 @@ def train_mnist(
     >>> train_mnist(run, learning_rate=0.25, seed=1).steps  # doctest: +SKIP
     3516
     """
-    evaluate_at = list(evaluation_steps(run) if evaluate_at is None else evaluate_at)
-    parameters = {
-        "run": _facts(run),
-        "learning_rate": learning_rate,
-        "seed": seed,
-        "stop_after": stop_after,
-        "evaluate_at": evaluate_at,
-    }
+    _checked(run, range(60000), range(60000), learning_rate, stop_after)
+    learning_rate = check.real("learning_rate", learning_rate)
+    evaluate_at = sorted(_evaluated_steps(run, accuracy, evaluate_at))
+    seed = check.whole("seed", seed, "[0, inf)")
+    parameters = {"run": _facts(run), "learning_rate": learning_rate, "seed": seed}
+    parameters |= {"stop_after": stop_after, "evaluate_at": evaluate_at}
     model = mnist.tutorial_cnn(torch.Generator().manual_seed(seed))
 
     def compute() -> dict[str, Any]:
         data = mnist.load()
-        result = train(
-            model,
-            run,
-            data.x_train,
-            data.y_train,
-            learning_rate=learning_rate,
-            seed=seed,
-            evaluate=lambda net: accuracy(net, data.x_test, data.y_test),
-            evaluate_at=evaluate_at,
-            stop_after=stop_after,
-            progress=progress,
-        )
+        options = {"evaluate": lambda net: accuracy(net, data.x_test, data.y_test), "evaluate_at": evaluate_at}
+        options |= {"learning_rate": learning_rate, "seed": seed, "stop_after": stop_after, "progress": progress}
+        result = train(model, run, data.x_train, data.y_train, **options)
         history = [tuple(asdict(e).values()) for e in result.history]
-        return {
-            "model": result.model.state_dict(),
-            "history": history,
-            "steps": result.steps,
-            "skipped": result.skipped,
-        }
+        facts = {"steps": result.steps, "skipped": result.skipped, "history": history}
+        return facts | {"model": result.model.state_dict()}
 
     kept = _cache.cached("mnist", parameters, _SOURCES, compute)
     model.load_state_dict(kept["model"])

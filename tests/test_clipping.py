@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from dpteach.clipping import CHUNK, check_model, clipped_sum, trainable
+from dpteach.clipping import check_model, clipped_sum, trainable
 from dpteach.mnist import tutorial_cnn
 
 FAST = ("vmap", "fast")
@@ -335,8 +335,8 @@ def test_both_bounds_are_attained(engine):
     assert (total(5, 9) - total(5, -9)).item() == pytest.approx(1.4, rel=1e-12)
 
 
-@pytest.mark.parametrize("size", [1, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK + 3])
-def test_batches_longer_than_a_chunk_of_patches(size):
+@pytest.mark.parametrize("size", [1, 2, 67])
+def test_batches_of_any_length(size):
     model = build("strided")[0]
     x = torch.rand(size, 2, 8, 8, generator=rng(size)).double()
     y = torch.arange(size) % 5
@@ -513,16 +513,22 @@ def test_good_models_pass_and_a_frozen_one_doesn_t():
 @pytest.mark.parametrize(
     "change, message",
     [
-        ({"clip_norm": 0.0}, r"clip_norm = 0.0 isn't allowed.*\(0, inf\)"),
+        ({"clip_norm": 0.0}, r"clip_norm = 0.0 isn't allowed"),
         ({"clip_norm": float("nan")}, r"clip_norm = nan"),
         ({"clip_norm": float("inf")}, r"clip_norm = inf"),
+        ({"clip_norm": 1e-300, "model": tutorial_cnn(rng())}, r"clip_norm = 1e-300 .*must hold"),
+        ({"clip_norm": 1e305}, r"clip_norm = 1e\+305"),
+        ({"loss": None}, r"loss = None isn't allowed"),
+        ({"model": 3}, r"model = 3 isn't allowed"),
+        ({"inputs": [1, 2]}, r"inputs = \[1, 2\] isn't allowed"),
+        ({"inputs": torch.tensor(1.0)}, r"inputs has shape \(\)"),
         ({"engine": "ghost"}, r"engine = 'ghost'.*'naive', 'vmap', 'fast'"),
         ({"microbatch": 0}, r"microbatch = 0"),
-        ({"targets": torch.zeros(3).long()}, r"targets has 3 records and inputs 9"),
+        ({"targets": torch.zeros(3).long()}, r"inputs has shape \(9, 1, 28, 28\) and targets \(3,\)"),
     ],
 )
 def test_bad_arguments(change, message):
     model, x, y = build("tutorial")
-    arguments = {"inputs": x, "targets": y, "clip_norm": 1.0} | change
+    arguments = {"model": model, "loss": F.cross_entropy, "inputs": x, "targets": y, "clip_norm": 1.0} | change
     with pytest.raises(ValueError, match=message):
-        clipped_sum(model, F.cross_entropy, **arguments)
+        clipped_sum(**arguments)

@@ -156,3 +156,15 @@ def test_only_the_generator_decides():
         first[0].weight, other[0].weight
     )
     assert torch.equal(state, torch.random.get_rng_state())
+
+
+@pytest.mark.parametrize("path", [3, 2.5, [1], b"mnist.npz"])
+def test_a_path_of_the_wrong_kind_is_refused(path):
+    with pytest.raises(ValueError, match=r"path = .* isn't allowed"):
+        mnist.load(path)
+
+
+def test_a_generator_of_the_wrong_kind_is_refused():
+    for generator in (None, 3):
+        with pytest.raises(ValueError, match=rf"generator = {generator} isn't allowed"):
+            mnist.tutorial_cnn(generator)

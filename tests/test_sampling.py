@@ -98,3 +98,18 @@ def test_bad_sizes(n, m):
     for sampler in (sampling.poisson, sampling.fixed_size):
         with pytest.raises(ValueError, match=r"^(n|batch_size) = .*isn't allowed"):
             sampler(n, m, rng())
+
+
+@pytest.mark.parametrize("n", [1e14, 10**15, 2**62, 1e300])
+def test_more_records_than_memory_holds_are_refused(n):
+    for sampler in (sampling.poisson, sampling.fixed_size):
+        with pytest.raises(ValueError, match=r"^n = .*\[1, 1e9\].*in memory"):
+            sampler(n, 5, torch.Generator())
+
+
+def test_wrong_kinds_are_refused():
+    for sampler in (sampling.poisson, sampling.fixed_size):
+        with pytest.raises(ValueError, match=r"generator = 3 isn't allowed.*torch.Generator"):
+            sampler(10, 5, 3)
+    with pytest.raises(ValueError, match=r"run = 'A' isn't allowed.*NoisySGD"):
+        sampling.draw("A", torch.Generator())

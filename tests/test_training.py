@@ -1,5 +1,6 @@
 """Algorithm 1: the update, its noise, its seeds, stopping and resuming, run A's accuracy."""
 
+import importlib.util
 import json
 import math
 import multiprocessing
@@ -198,7 +199,8 @@ def test_progress_goes_to_stderr_only_when_asked(capsys):
 @pytest.mark.parametrize(
     "changes, message",
     [
-        ({"inputs": X[:39]}, "run.n = 40, but inputs has 39"),
+        ({"inputs": X[:39], "targets": Y[:39]}, "run.n = 40, but inputs has 39"),
+        ({"inputs": X[:39]}, r"inputs has shape \(39, 5\) and targets \(40,\)"),
         ({"learning_rate": 0.0}, r"learning_rate = 0.0 isn't allowed"),
         ({"learning_rate": float("nan")}, r"learning_rate = nan"),
         ({"learning_rate": lambda t: float("inf")}, r"learning_rate\(0\) = inf"),
@@ -385,3 +387,110 @@ def test_run_a_trained_here():
     result = train_mnist(recorded_run("a-fixed-size"), learning_rate=0.25, seed=1)
     assert result.steps == 3516 and result.skipped == 0
     assert 94.4 <= result.last_epoch().mean() <= 95.7
+
+
+# --- Memory and what is refused ------------------------------------------------------------------
+
+
+def test_a_batch_of_8192_fits_in_two_gigabytes():
+    """Two private steps of the tutorial network in a process of their own, everything counted."""
+    pytest.importorskip("resource")
+    spec = importlib.util.spec_from_file_location("bench_memory", ROOT / "benchmarks" / "bench_memory.py")
+    bench = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(bench)
+    found = bench.measured(8192, 512)
+    assert found["steps"] == 2
+    assert 60000 * 28 * 28 * 4 < found["before"] < found["peak"] < 2e9
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"learning_rate": 1e300}, r"learning_rate = 1e\+300 isn't allowed: it must be a number in \(0, 1e30\]"),
+        ({"learning_rate": -0.1}, r"learning_rate = -0.1"),
+        ({"learning_rate": "0.1"}, r"learning_rate = '0.1'"),
+        ({"learning_rate": lambda t: "much"}, r"learning_rate\(0\) = 'much'"),
+        ({"model": "cnn"}, r"model = 'cnn' isn't allowed.*nn.Linear"),
+        ({"run": {"n": 40}}, r"run = {'n': 40} isn't allowed.*NoisySGD"),
+        ({"inputs": X.numpy()}, r"inputs = .* isn't allowed.*a tensor"),
+        ({"targets": Y.tolist()}, r"targets = .* isn't allowed.*a tensor"),
+        ({"loss": 3}, r"loss = 3 isn't allowed.*cross_entropy"),
+        ({"evaluate": 3}, r"evaluate = 3 isn't allowed"),
+        ({"evaluate": lambda model: None}, r"evaluate\(model\) = None .*after step 5"),
+        ({"evaluate": lambda model: float("nan")}, r"evaluate\(model\) = nan"),
+        ({"evaluate": lambda model: 1.0, "evaluate_at": 7}, r"evaluate_at = 7 isn't allowed"),
+        ({"evaluate": lambda model: 1.0, "evaluate_at": [0]}, r"a step of evaluate_at = 0 .*\[1, 20\]"),
+        ({"evaluate": lambda model: 1.0, "evaluate_at": [2.5]}, r"a step of evaluate_at = 2.5"),
+        ({"checkpoint": 3}, r"checkpoint = 3 isn't allowed"),
+        ({"run": run(clip_norm=1e-36)}, r"clip_norm = 1e-36 .*parameters' type must hold"),
+        ({"run": run(clip_norm=1e36)}, r"clip_norm = 1e\+36"),
+        ({"run": run(noise_multiplier=1e30, clip_norm=1e5)}, r"noise_multiplier · clip_norm = 1e\+35"),
+        ({"learning_rate": 1e30, "run": run(noise_multiplier=1e12)}, "infinite or NaN after step"),
+    ],
+)
+def test_hostile_arguments_are_refused_in_one_line(changes, message):
+    arguments = {"model": small(), "run": run(), "inputs": X, "targets": Y, "learning_rate": 0.2, "seed": 0}
+    with pytest.raises(ValueError, match=message) as refused:
+        train(**(arguments | changes))
+    assert "\n" not in str(refused.value)
+
+
+def test_a_tiny_clip_norm_that_double_precision_holds():
+    facts = run(clip_norm=1e-36)
+    result = train(small().double(), facts, X.double(), Y, learning_rate=0.2, seed=0)
+    assert 0 < (theta(result.model) - theta(small())).abs().max() < 1e-6
+
+
+@pytest.mark.parametrize("content", [{"model": {}}, {}, {"identity": 3}, torch.zeros(3), [1, 2]])
+def test_a_file_that_isn_t_a_checkpoint_is_refused_and_kept(tmp_path, content):
+    file = tmp_path / "mine.pt"
+    torch.save(content, file)
+    before = file.read_bytes()
+    with pytest.raises(ValueError, match=r"checkpoint = .*mine.pt' (isn't a whole checkpoint|belongs to another run)"):
+        fit(checkpoint=file)
+    assert file.read_bytes() == before
+
+
+def test_a_checkpoint_of_another_network_is_refused_and_kept(tmp_path):
+    file = tmp_path / "checkpoint.pt"
+    fit(checkpoint=file, stop_after=5)
+    before = file.read_bytes()
+    with pytest.raises(ValueError, match="isn't a whole checkpoint of this model: give another file"):
+        train(nn.Linear(5, 3), run(), X, Y, learning_rate=0.2, seed=3, checkpoint=file)
+    assert file.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ((3, X, Y), "model = 3"),
+        ((small(), X[:0], Y[:0]), r"targets has shape \(0,\)"),
+        ((small(), X, Y[:5]), r"inputs has shape \(40, 5\) and targets \(5,\)"),
+        ((small(), X, torch.rand(40, 3)), r"targets has shape \(40, 3\)"),
+        ((small(), [1, 2], Y), r"inputs = \[1, 2\]"),
+        ((small(), X, Y, 0), "batch = 0"),
+        ((small(), X, Y, "all"), "batch = 'all'"),
+    ],
+)
+def test_hostile_arguments_of_accuracy(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        accuracy(*arguments)
+
+
+@pytest.mark.parametrize("in_last_epoch", [0, -1, 1.5, float("nan"), "4", None])
+def test_hostile_arguments_of_evaluation_steps(in_last_epoch):
+    with pytest.raises(ValueError, match="in_last_epoch = "):
+        evaluation_steps(run(), in_last_epoch)
+    with pytest.raises(ValueError, match="run = 3 isn't allowed"):
+        evaluation_steps(3)
+
+
+def test_hostile_arguments_of_a_step():
+    for noise, message in ((None, "noise = None"), (3, "noise = 3")):
+        with pytest.raises(ValueError, match=message):
+            noisy_step(small(), F.cross_entropy, X, Y, run(), 0.1, noise)
+    for rate in (float("nan"), -1, None, 1e38):
+        with pytest.raises(ValueError, match="learning_rate = "):
+            noisy_step(small(), F.cross_entropy, X, Y, run(), rate, rng())
+    with pytest.raises(ValueError, match="run = None"):
+        noisy_step(small(), F.cross_entropy, X, Y, None, 0.1, rng())

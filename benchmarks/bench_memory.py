@@ -1,0 +1,62 @@
+"""Peak memory of a whole training process: batches of 8,192 images in 2 GB.
+
+    python benchmarks/bench_memory.py              # the table, which `make bench` prints too
+    python benchmarks/bench_memory.py 8192 256     # one process: batch and micro-batch (0: none); prints JSON
+
+Each row is a process of its own, so the peak (`ru_maxrss`, what the operating system counts as
+resident) holds everything: the interpreter, PyTorch, all 60,000 images, and two private steps on
+the tutorial network. The goal is 2 GB, in units of 10^9 bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+
+BATCH, GOAL = 8192, 2e9
+ROWS = (("fast", 256), ("fast", 1024), ("fast", 0), ("vmap", 256))
+
+
+def steps(batch: int, microbatch: int, engine: str = "fast") -> dict[str, float]:
+    """Two private steps of about `batch` records here, and this process's peak in bytes before and after them."""
+    import torch
+
+    from dpteach import mnist
+    from dpteach.run import NoisySGD
+    from dpteach.training import train
+
+    run = NoisySGD(n=60000, batch_size=batch, steps=2, noise_multiplier=1.3, clip_norm=1.5)
+    data, model = mnist.load(), mnist.tutorial_cnn(torch.Generator().manual_seed(1))
+    before = peak()
+    options = {"engine": engine, "microbatch": microbatch or None}
+    made = train(model, run, data.x_train, data.y_train, learning_rate=0.25, seed=1, **options).steps
+    return {"steps": made, "before": before, "peak": peak()}
+
+
+def peak() -> int:
+    """The most bytes that this process has had in memory so far."""
+    kept = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return kept if sys.platform == "darwin" else 1024 * kept
+
+
+def measured(batch: int, microbatch: int, engine: str = "fast") -> dict[str, float]:
+    """`steps` in a fresh process."""
+    command = [sys.executable, __file__, str(batch), str(microbatch), engine]
+    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True, timeout=900).stdout)
+
+
+def main() -> None:
+    print(f"peak memory of a process that makes two private steps, batch {BATCH} (goal {GOAL / 1e9:g} GB)")
+    for engine, microbatch in ROWS:
+        found = measured(BATCH, microbatch, engine)
+        share = f"{found['peak'] / 1e9:6.2f} GB, of which {found['before'] / 1e9:.2f} before the first step"
+        print(f"  {engine:<6}{f'micro-batches of {microbatch}' if microbatch else 'the whole batch':<24}{share}")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 2:
+        print(json.dumps(steps(int(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:])))
+    else:
+        main()
