@@ -89,9 +89,10 @@ def load(path: Path) -> dict[str, Any] | None:
     are read.
     """
     try:
-        return torch.load(path, weights_only=True)
+        kept = torch.load(path, weights_only=True)
     except Exception:  # whatever a missing or a damaged file provokes
         return None
+    return kept if isinstance(kept, dict) else None
 
 
 def save(path: Path, result: dict[str, Any]) -> None:
