@@ -23,6 +23,7 @@ THEME_SAYS = re.compile(
     r"INFO \S+ \d+:\d+ \"("
     r"\[PST\]: Changed to auto mode using the (light|dark) theme\."
     r"|\[PST\]: Scrolled sidebar using (last active link|stored browser position)\.\.\."
+    r"|\[PST\]: Set focus on search field\."
     r"|\[togglebutton\]: Adding toggle buttons to \d+ items"
     r")\"")
 
