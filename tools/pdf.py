@@ -105,10 +105,10 @@ def join(parts, title):
         first = len(writer.pages)
         starts[Path(path).name] = first
         writer.append(reader, import_outline=False)
-        top = writer.add_outline_item(name, first)
+        top = writer.add_outline_item(title=name, page_number=first)
         for level, heading, sheet in headings(reader):
             if level == 1:
-                writer.add_outline_item(heading, first + sheet, parent=top, fit=Fit.fit())
+                writer.add_outline_item(title=heading, page_number=first + sheet, parent=top, fit=Fit.fit())
     for sheet in writer.pages:
         for link in sheet.get("/Annots", []):
             relink(writer, link.get_object(), starts)

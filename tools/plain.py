@@ -53,7 +53,8 @@ def numbers():
 def labels(text):
     """(kind, label) of everything numbered in a page's source, in its order."""
     pattern = re.compile(r"\{(?:prf:)?(\w+)(?:-start)?\}[^\n]*\n:label: ([\w-]+)"
-                         r"|^\$\$ \(([\w-]+)\)|figure: \{name: ([\w-]+)|\{live\}[^\n]*\n:name: ([\w-]+)", re.MULTILINE)
+                         r"|^\$\$ \(([\w-]+)\)|^ +figure:\s+(?:\{ *)?name: ([\w-]+)"
+                         r"|\{live\}[^\n]*\n:name: ([\w-]+)", re.MULTILINE)
     for kind, label, equation, *figure in pattern.findall(text):
         if equation or any(figure) or kind in THEOREMS or kind == "exercise":
             yield ("equation", equation) if equation else ("fig.", "".join(figure)) if any(figure) else (kind, label)
