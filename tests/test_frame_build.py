@@ -171,11 +171,8 @@ def test_links_for_readers_are_allowed():
 
 
 @pytest.fixture(scope="module")
-def pages():
-    """The pages of the real book; make test has just built it, else it's built here."""
-    built = subprocess.run([sys.executable, "tools/build_book.py"], cwd=ROOT, capture_output=True,
-                           text=True)
-    assert built.returncode == 0, built.stdout + built.stderr
+def pages(built_book):
+    """The pages of the real book."""
     found = sorted((ROOT / "_build" / "html").rglob("*.html"))
     assert found
     return {path.relative_to(ROOT / "_build" / "html"): path.read_text("utf-8") for path in found}
