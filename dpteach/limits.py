@@ -104,7 +104,8 @@ def clt_guarantee(law: Law, steps: int, convention: str = "of the law given") ->
     >>> clt_guarantee(SubsampledLaw(256 / 60000, 1 / 1.3), 3516).kind
     'asymptotic'
     """
-    if isinstance(check.instance("law", law, Law, LAW_EXAMPLE), PoissonLaw):
+    check.instance("law", law, Law, LAW_EXAMPLE)
+    if isinstance(law, PoissonLaw):
         mu = poisson_clt_mu(law.q, law.sigma, steps)
     elif isinstance(law, SubsampledLaw):
         mu = subsampled_clt_mu(law.p, 1 / law.mu, steps)

@@ -21,7 +21,7 @@ __all__ = ["COLORS", "figure", "use_style"]
 #: colours say, so that a figure can also be read in grey.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 
-_STYLE = {
+_STYLE: Any = {  # matplotlib types the keys one by one
     "axes.prop_cycle": cycler(color=COLORS)
     + cycler(linestyle=["-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), "-"]),
     "axes.spines.top": False,

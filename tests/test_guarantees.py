@@ -263,3 +263,30 @@ def test_any_input_gives_a_finite_number_or_a_value_error(a, b, c):
         except ValueError:
             continue
         assert np.isfinite(result) and result >= 0
+
+
+# --- found by changing the code in small ways
+
+
+def test_gaussian_mu_at_large_epsilon():
+    """The search's upper end must grow with ε."""
+    for epsilon in (1e4, 1e6, 1e10):
+        mu = gaussian_mu(epsilon, 1e-5)
+        assert_allclose(GaussianGuarantee(mu=mu).delta(epsilon), 1e-5, rtol=1e-4)
+
+
+def test_delta_at_a_jump_of_f_at_0():
+    """f(0) = 1 - δ: at large ε only the point α = 0 shows it."""
+    found = delta_from_tradeoff(lambda a: f_epsilon_delta(1.0, 0.1, a), 50.0)
+    assert_allclose(found, 0.1, rtol=1e-12)
+
+
+def test_no_mirror_image_where_some_epsilon_is_negative():
+    """An asymmetric f: with a grid that holds some ε < 0 the result stays below f."""
+    law = PoissonLaw(0.3, 0.5, "add")
+    exact = tradeoff_from_delta(law.delta, ALPHA, np.linspace(-40, 40, 40001))
+    for lowest in (-0.9, -0.3):
+        found = tradeoff_from_delta(law.delta, ALPHA, np.linspace(lowest, 20, 4001))
+        assert np.all(found <= exact + 1e-6)
+    mirrored = tradeoff_from_delta(law.delta, ALPHA, np.linspace(0, 20, 4001))
+    assert np.any(mirrored > exact + 1e-3)  # the mirror image isn't valid for this f
