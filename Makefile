@@ -2,7 +2,7 @@
 # Choose a Python with `make book PYTHON=/path/to/python3.12`.
 
 .DEFAULT_GOAL := help
-.PHONY: help install book test lint serve clean outputs bench figure7 links upgrade live student epub pdf
+.PHONY: help install book test lint serve clean outputs bench figure7 links upgrade live student epub pdf mutants
 PY := .venv/bin/python
 
 help:  ## list the targets
@@ -17,6 +17,7 @@ help:  ## list the targets
 	@echo "make epub     the book as an EPUB, in _build/epub"
 	@echo "make pdf      the book as one PDF, in _build/pdf (needs Chromium and its driver)"
 	@echo "make bench    time the slow parts"
+	@echo "make mutants  break the mathematics in small ways, count what the tests notice (ONLY=laws: one module)"
 	@echo "make links    ask every external link once (needs the network)"
 	@echo "make upgrade  pin the newest versions that fit together, then run make test"
 	@echo "make clean    remove everything built; .venv stays (rm -rf .venv removes it too)"
@@ -38,6 +39,9 @@ serve: install
 
 outputs: install
 	@$(PY) tools/outputs.py $(if $(ONLY),"$(ONLY)")
+
+mutants: install  # stop it at any moment; it goes on where it was
+	@$(PY) tools/mutants.py --jobs 2 $(ONLY)
 
 bench: install
 	@$(PY) tools/bench.py

@@ -479,3 +479,16 @@ def test_skewness_of_a_symmetric_pair(name):
     square = chi2_plus(s) ** 2
     assert_allclose(excess * many, (fourth - 6 * square) / (2 * square), rtol=5e-3)
     assert_allclose(skewness / excess, subsampled_clt_mu(law.p, sigma, many) / 2, rtol=1e-3)
+
+
+# --- found by changing the code in small ways
+
+
+def test_edgeworth_epsilon_just_below_delta_at_0():
+    """Between the first two points of the search's grid ε is small and not 0."""
+    series = EdgeworthGuarantee(laws=(GaussianLaw(0.1),), steps=100)
+    at_0 = float(series.delta(0.0))
+    found = series.epsilon(at_0 * (1 - 1e-6))
+    assert found > 0
+    assert_allclose(float(series.delta(found)), at_0 * (1 - 1e-6), rtol=1e-9)
+    assert series.epsilon(at_0 * 1.001) == 0

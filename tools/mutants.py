@@ -308,7 +308,7 @@ class Worker:
 
         return forked(work) or "dead"
 
-    def first_failure(self, tests, known=True):
+    def first_failure(self, tests):
         for item in tests:
             usual = self.state["baseline"][item.nodeid][0]
             signal.setitimer(signal.ITIMER_PROF, 2 + 10 * usual)
@@ -364,7 +364,8 @@ def collect(module, plugin):
 def state_of(module):
     """What is known of the module as it is now, with the tests as they are now."""
     digest = hashlib.sha256((ROOT / "dpteach" / f"{module}.py").read_bytes()).hexdigest()
-    tests = hashlib.sha256(b"".join((ROOT / "tests" / f"test_{n}.py").read_bytes() for n in MODULES[module])).hexdigest()
+    files = [ROOT / "tests" / f"test_{name}.py" for name in MODULES[module]]
+    tests = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
     file = CACHE / f"{module}.json"
     state = json.loads(file.read_text()) if file.exists() else {}
     if state.get("module") != digest:
@@ -382,7 +383,7 @@ def save(module, state):
     aside.replace(CACHE / f"{module}.json")
 
 
-def work(module, again, size):
+def start(module, again, size):
     """Run a module's mutants in a child, which imports what doesn't change before it starts."""
     child = os.fork()
     if child:
@@ -431,16 +432,18 @@ def report(size):
 
 def main():
     parser = argparse.ArgumentParser(description="Mutation testing of dpteach's mathematics.")
-    parser.add_argument("modules", nargs="*", choices=[*MODULES, []], default=list(MODULES))
+    parser.add_argument("modules", nargs="*", help=f"of {', '.join(MODULES)}; all when none is named")
     parser.add_argument("--survivors", action="store_true", help="run survivors again")
     parser.add_argument("--report", action="store_true", help="only show what is known")
     parser.add_argument("--sample", type=int, default=SAMPLE, help="mutants of a module, 0: all")
     parser.add_argument("--jobs", type=int, default=1, help="modules at a time")
     options = parser.parse_args()
-    waiting, running = [] if options.report else list(options.modules), set()
+    if unknown := set(options.modules) - set(MODULES):
+        parser.error(f"no such module: {', '.join(sorted(unknown))}; choose from {', '.join(MODULES)}")
+    waiting, running = [] if options.report else options.modules or list(MODULES), set()
     while waiting or running:
         while waiting and len(running) < options.jobs:
-            running.add(work(waiting.pop(0), options.survivors, options.sample))
+            running.add(start(waiting.pop(0), options.survivors, options.sample))
         running.discard(os.wait()[0])
     unlisted = report(options.sample)
     for name in unlisted:
