@@ -157,6 +157,7 @@ def test_launch_buttons_appear_once_the_address_is_set(small):
     assert "mybinder.org/v2/gh/someone/book/main" in small.html()
     assert "https://github.com/someone/book" in small.html()
     assert 'href="../_sources/book/page.ipynb"' in small.html()
+    assert r"\(x^2\)" in small.html() and "<math" not in small.html()  # MathJax draws it
     notebook = nbformat.read(small.folder / "_build/html/_sources/book/page.ipynb", as_version=4)
     assert "print('the answer is', dpteach.answer())" in notebook.cells[-2].source
     assert "\\tag{" in notebook.cells[-1].source and "See (" in notebook.cells[-1].source

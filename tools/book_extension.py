@@ -46,6 +46,7 @@ def set_cache(app, config):
 def set_theme(app, config):
     """No second search button above the page; repository buttons once the address is set."""
     config.version = version("dpteach")
+    config.html_math_renderer = "mathjax"  # with two renderers Sphinx would take the EPUB's
     options = config.html_theme_options
     options["navbar_persistent"] = []
     known = bool(options.get("repository_url"))
