@@ -251,7 +251,7 @@ def nearest_gaussian(record):
     f = np.mean(tradeoff_of(*facts(record), tuple(alpha)), axis=0)
     gap = f - gaussian_tradeoff(mu, alpha)
     assert np.min(gap) > -regret
-    near(regret, np.max(gap / (1 - np.gradient(f, alpha))), 0.03)
+    within(regret - np.max(gap / (1 - np.gradient(f, alpha))), 0, 1.2e-4)  # its own grid adds up to 1e-4
 
 
 def tradeoff_points(record):
@@ -391,11 +391,11 @@ def test_record(number):
 
 
 def moved(record):
-    """The record with one of its numbers 5 % too large or too small, in turn."""
+    """The record with one of its numbers 5 % too large or too small, in turn; 20 % for a coarse one, a regret."""
     value = record["value"]
     keys = [None] if isinstance(value, float | int) else list(value) if isinstance(value, dict) else range(len(value))
     for key in keys:
-        for factor in (0.95, 1.05):
+        for factor in (0.8, 1.2) if record["peer"] == "gdpnum" and key == 1 else (0.95, 1.05):
             other = copy.deepcopy(record)
             old = value if key is None else value[key]
             new = old * factor if old else factor - 1
@@ -479,7 +479,7 @@ def test_runs_against_dp_accounting(q, sigma, steps):
         assert below.get_epsilon_for_delta(delta) <= high
     epsilon = own.epsilon(1e-4)[1]
     low, high = own.delta(epsilon)
-    within(above.get_delta_for_epsilon(epsilon), low * (1 - 1e-9), high * 1.05)
+    within(above.get_delta_for_epsilon(epsilon), low * (1 - 1e-9), high * 1.1)
     assert below.get_delta_for_epsilon(epsilon) <= high
 
 
