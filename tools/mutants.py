@@ -193,7 +193,8 @@ def exchange(module, code):
     fresh = dict(functions_of(code))
 
     def visit(value):
-        value = getattr(value, "fget", None) or getattr(value, "__func__", None) or value
+        for inner in ("fget", "__func__", "func"):  # property, class method, cached property
+            value = getattr(value, inner, None) or value
         value = getattr(value, "__wrapped__", value)
         if hasattr(value, "__code__") and value.__code__.co_filename == module.__file__:
             value.__code__ = fresh.get((value.__code__.co_qualname, value.__code__.co_firstlineno), value.__code__)
