@@ -145,7 +145,7 @@ def directive(kind, argument, body, known):
     name, inner = kind.removeprefix("prf:").removesuffix("-start"), plain_text(body, known)
     if kind == "literalinclude":
         return f"```python\n{included(argument, given.get('pyobject'))}\n```"
-    if kind in ("index", "live") or kind.endswith("-end"):
+    if kind in ("index", "live", "raw") or kind.endswith("-end"):
         return ""
     if name == "solution":
         return f"**Solution of {numbers().get(argument, argument).lower()}.**\n\n{inner}"
