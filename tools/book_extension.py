@@ -74,6 +74,13 @@ def name_by_text(app, page, template, context, doctree):
         context["body"] = context["body"].replace('<summary aria-label="Toggle hidden content">', "<summary>")
 
 
+def drop_launch(app):
+    """The EPUB has no place for launch buttons, and the theme that would make them isn't there."""
+    if app.builder.name == "epub":
+        listeners = app.events.listeners["html-page-context"]
+        listeners[:] = [x for x in listeners if not x.handler.__module__.endswith("header_buttons.launch")]
+
+
 def escape_bars(app, what, name, obj, options, lines):
     """Absolute values in docstrings, |x|, mean substitutions to Sphinx: escape the bars."""
     for i, line in enumerate(lines):
@@ -128,6 +135,7 @@ def setup(app):
     TocTreeCollector.assign_figure_numbers = chapter_numbers(_assign_figure_numbers)
     app.connect("config-inited", set_cache)
     app.connect("config-inited", set_theme)
+    app.connect("builder-inited", drop_launch)
     app.connect("html-page-context", offer_notebook, priority=100)
     app.connect("build-finished", write_notebooks)
     app.connect("doctree-resolved", drop_scripts)
