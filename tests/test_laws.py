@@ -404,3 +404,31 @@ def test_large_orders_against_arithmetic_in_thirty_digits(law, order):
         nodes = law.nodes(order)
         found = np.logaddexp.reduce(nodes.log_q + order * nodes.loss)
         assert_allclose(found, float(mpmath.log(exact)), rtol=1e-11, atol=1e-12)
+
+
+# --- found by changing the code in small ways
+
+
+@pytest.mark.parametrize("law", [SubsampledLaw(1.0, 1.0), GaussianLaw(1.0), PoissonLaw(1.0, 1.0, "add")], ids=repr)
+def test_large_orders_without_sampling(law):
+    """log E_Q e^{aL} = a(a-1)/2 for N(1, 1) and N(0, 1): the integrand's mode lies a standard deviations out."""
+    for order in (5.0, 30.0):
+        nodes = law.nodes(order)
+        assert_allclose(np.logaddexp.reduce(nodes.log_q + order * nodes.loss), order * (order - 1) / 2, rtol=1e-12)
+
+
+def test_large_orders_of_a_rate_just_below_1():
+    """In the direction 'add' the rule must reach far to the left, until the loss has flattened at -log(1-q)."""
+    q, order = 1 - 2.0**-30, 20.0
+    nodes = PoissonLaw(q, 1.0, "add").nodes(order)
+    t = np.linspace(-60, 20, 400_001)  # the trapezoidal rule of a smooth function that vanishes at both ends
+    log_base = -t * t / 2 - math.log(2 * math.pi) / 2
+    exact = np.logaddexp.reduce(log_base + (1 - order) * np.logaddexp(math.log(2.0**-30), math.log(q) + t - 0.5))
+    assert_allclose(np.logaddexp.reduce(nodes.log_q + order * nodes.loss), exact + math.log(t[1] - t[0]), rtol=1e-11)
+
+
+def test_range_of_losses_holds_an_atom():
+    """More than `tail` of the mass is the atom at 0, and no output has a loss in the gap below it."""
+    for law in (SubsampledLaw(0.5, 10.0), SubsampledLaw(0.3, 4.0)):
+        low, high = loss_range(law, 0.1)
+        assert law.atom > 0.1 and -1e-12 <= low <= 0 < high
