@@ -1,6 +1,7 @@
 """Peak memory of a whole training process: batches of 8,192 images in 2 GB.
 
     python benchmarks/bench_memory.py              # the table, which `make bench` prints too
+    python benchmarks/bench_memory.py --record     # ... and keeps it in dpteach/data/memory.json
     python benchmarks/bench_memory.py 8192 256     # one process: batch and micro-batch (0: none); prints JSON
 
 Each row is a process of its own, so the peak (`ru_maxrss`, what the operating system counts as
@@ -10,11 +11,16 @@ the tutorial network. The goal is 2 GB, in units of 10^9 bytes.
 
 from __future__ import annotations
 
+import datetime
 import json
+import platform
 import resource
 import subprocess
 import sys
+from importlib.metadata import version
+from pathlib import Path
 
+FILE = Path(__file__).resolve().parents[1] / "dpteach" / "data" / "memory.json"
 BATCH, GOAL = 8192, 2e9
 ROWS = (("fast", 256), ("fast", 1024), ("fast", 0), ("vmap", 256))
 
@@ -47,16 +53,27 @@ def measured(batch: int, microbatch: int, engine: str = "fast") -> dict[str, flo
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True, timeout=900).stdout)
 
 
-def main() -> None:
+def main(arguments: tuple[str, ...] | list[str] = ()) -> None:
     print(f"peak memory of a process that makes two private steps, batch {BATCH} (goal {GOAL / 1e9:g} GB)")
+    rows = []
     for engine, microbatch in ROWS:
         found = measured(BATCH, microbatch, engine)
+        rows.append({"engine": engine, "microbatch": microbatch} | found)
         share = f"{found['peak'] / 1e9:6.2f} GB, of which {found['before'] / 1e9:.2f} before the first step"
         print(f"  {engine:<6}{f'micro-batches of {microbatch}' if microbatch else 'the whole batch':<24}{share}")
+    if "--record" in arguments:
+        kept = {
+            "what": f"peak resident bytes of a process that makes two private steps of batch {BATCH}",
+            "command": "python benchmarks/bench_memory.py --record",
+            "date": datetime.date.today().isoformat(),
+            "versions": {"python": platform.python_version(), "torch": version("torch")},
+            "rows": rows,
+        }
+        FILE.write_text(json.dumps(kept, indent=1) + "\n")
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 2:
+    if sys.argv[1:2] and sys.argv[1].isdigit():
         print(json.dumps(steps(int(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:])))
     else:
-        main()
+        main(sys.argv[1:])

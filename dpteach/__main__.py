@@ -227,7 +227,8 @@ def _checked_output(name: str | None) -> Path | None:
     if name is None:
         return None
     path = Path(os.path.realpath(name))
-    if not name or path.exists() and not path.is_file() or not path.parent.is_dir():
+    fits = len(path.name.encode()) <= 240  # the file written aside has a longer name
+    if not name or not fits or os.path.exists(path) and not path.is_file() or not os.path.isdir(path.parent):
         raise ValueError(f"output = {name!r} isn't allowed: it must be a file, new or old, in a folder that's there")
     return path
 

@@ -82,7 +82,7 @@ def calibrate(
 
     >>> facts = dict(n=60000, batch_size=256)
     >>> calibrate("steps", "moments", "add-remove", epsilon=2.0, delta=1e-5, sigma=1.3, **facts).value
-    11184
+    10359
     """
     check.choice("sought", sought, SOUGHT)
     check.choice("guarantee", guarantee, NAMES)
