@@ -119,7 +119,7 @@ def run_under(relation: Relation, **facts: Any) -> NoisySGD:
     2.6
     """
     paper = {"add-remove": NoisySGD.abadi16, "replace-one": NoisySGD.drs22}
-    return paper[check.choice("relation", relation, tuple(paper))](**facts)
+    return paper[check.choice("relation", relation, tuple(paper))](**{"sigma": None} | facts)  # None is refused by name
 
 
 def epsilon_or_reason(guarantee: Guarantee | Unavailable, delta: float) -> tuple[float, str]:
