@@ -280,3 +280,15 @@ def test_theorem1_refuses(arguments, message):
 def test_arguments_out_of_range(call):
     with pytest.raises(ValueError, match="isn't allowed"):
         call()
+
+
+# ------------------------------------------------------- found by changing the code in small ways
+
+
+@pytest.mark.parametrize(("q", "sigma", "lam"), [(0.01, 4.0, 19), (0.0155, 4.0, 40), (0.03, 2.0, 1), (0.04, 1.0, 3)])
+def test_remainder_term_by_term(q, sigma, lam):
+    """C(λ+1, 2) q²(e^{1/σ²} - 1) + C(λ+1, 3) (q/σ)³K at a few points, the binomials written out."""
+    k = float(bounds.lemma3_k(1 / sigma, q * sigma * math.log(1 / (q * sigma))))
+    wanted = (lam + 1) * lam / 2 * q**2 * math.expm1(1 / sigma**2)
+    wanted += (lam + 1) * lam * (lam - 1) / 6 * (q / sigma) ** 3 * k
+    assert bounds.lemma3_remainder(q, sigma, lam) == pytest.approx(wanted, rel=1e-12)

@@ -537,3 +537,51 @@ NAN, INF = math.nan, math.inf
 def test_bad_input_is_refused_by_name(name, call):
     with pytest.raises(ValueError, match=rf"{name} = .* isn't allowed"):
         call()
+
+
+# --- found by changing the code in small ways
+
+
+@pytest.mark.parametrize("q, sigma, a", [(0.5, 1.0, 2.5), (0.4, 0.8, 1.3), (0.6, 3.0, 2.2)])
+def test_series_counts_half_of_its_last_term(q, sigma, a):
+    """65 terms, i = 0 to 64, with scipy's signed binomials; the error is the half that was left out, over E2."""
+    i, z0 = np.arange(65.0), sigma**2 * math.log(1 / q - 1) + 0.5
+
+    def half(k, side):
+        power = k * math.log(q) + (a - k) * math.log1p(-q) + k * (k - 1) / (2 * sigma**2)
+        return np.exp(power + norm.logcdf(side * (z0 - k) / sigma))
+
+    terms = binom(a, i) * (half(i, 1) + half(a - i, -1))
+    total = terms.sum() - terms[-1] / 2
+    found, error = log_e2_series(q, sigma, a - 1, 0.9)
+    assert_allclose([found, error], [math.log(total), abs(terms[-1]) / 2 / total], rtol=1e-7)
+    assert log_e2_series(q, sigma, a - 1, error) == (found, error)  # a tolerance that's just met needs no more terms
+
+
+@pytest.mark.parametrize("orders", ["integer", "real"])
+def test_orders_go_up_to_two_to_the_twentieth(orders):
+    """With next to no loss the best order is larger: λ(λ+1)μ²/2 is nothing, and log(1/δ)/λ is left."""
+    run = MomentsGuarantee(law=GaussianLaw(1e-12), steps=1, orders=orders)
+    epsilon, order = run.best(1e-5)
+    assert order == 2**20
+    assert_allclose(epsilon, math.log(1e5) / 2**20, rtol=1e-9)
+
+
+@pytest.mark.parametrize("mu", [0.005, 0.1, 1.5])
+def test_moments_at_tiny_orders_keep_their_digits(mu):
+    """λ(λ+1)μ²/2: what is left of 1 after it's subtracted is as small as 1e-12 here."""
+    lam = np.array([1e-7, 1e-4, 1e-2])
+    assert_allclose(log_moment(GaussianLaw(mu), lam), lam * (lam + 1) * mu**2 / 2, rtol=1e-10)
+
+
+@pytest.mark.parametrize("best", [0.3, 0.7, 0.9, 1.1, 1.9, 2.6, 7.0, 11.3, 900.0])
+def test_the_best_real_order_is_that_of_calculus(best):
+    """cλ + c + log(1/δ)/λ, c = μ²/2, is least at λ = √(log(1/δ)/c); of whole orders a neighbour of it is."""
+    c = math.log(1e5) / best**2
+    law = GaussianLaw(math.sqrt(2 * c))
+    epsilon, order = MomentsGuarantee(law=law, steps=1, orders="real").best(1e-5)
+    assert_allclose(epsilon, c + 2 * c * best, rtol=1e-9)
+    assert_allclose(order, best, rtol=1e-4)
+    near = [max(1, math.floor(best)), math.ceil(best)]
+    wanted = min(c * (k + 1) + math.log(1e5) / k for k in near)
+    assert_allclose(MomentsGuarantee(law=law, steps=1).epsilon(1e-5), wanted, rtol=1e-12)
