@@ -374,3 +374,26 @@ BAD_CALLS = [
 def test_wrong_arguments_are_named(call):
     with pytest.raises(ValueError, match="isn't allowed: it must be"):
         call()
+
+
+# --- found by changing the code in small ways --------------------------------------------------
+
+
+@pytest.mark.parametrize("epsilon_0, steps", [(0.01, 150), (0.3, 60)])
+def test_optimal_delta_is_rounded_up(epsilon_0, steps):
+    """The binomial sum in 40 digits at 40 values of ε: no result lies below it."""
+    with mpmath.workdps(40):
+        p = 1 / (1 + mpmath.exp(-mpmath.mpf(epsilon_0)))
+        masses = [math.comb(steps, k) * p**k * (1 - p) ** (steps - k) for k in range(steps + 1)]
+        for epsilon in np.linspace(0.0, 4 * epsilon_0 * math.sqrt(steps), 40):
+            gain = lambda k, e=epsilon: 1 - mpmath.exp(e - (2 * k - steps) * mpmath.mpf(epsilon_0))  # noqa: E731
+            want = sum(m * gain(k) for k, m in enumerate(masses) if (2 * k - steps) * epsilon_0 > epsilon)
+            got = float(optimal_composition_delta(epsilon, epsilon_0, steps))
+            assert got >= want and got == pytest.approx(float(want), rel=1e-9)
+
+
+def test_share_of_delta_that_the_steps_take():
+    found = StrongComposition(laws=(GaussianLaw(0.5),), steps=4).details(1e-4)
+    assert found["delta_0"] == pytest.approx(gaussian_profile(0.5, found["epsilon_0"]), rel=1e-9)
+    assert found["share"] == pytest.approx(4 * found["delta_0"] / 1e-4, rel=1e-12)
+    assert 0 < found["share"] <= 1

@@ -290,3 +290,18 @@ def test_no_mirror_image_where_some_epsilon_is_negative():
         assert np.all(found <= exact + 1e-5)
     mirrored = tradeoff_from_delta(law.delta, ALPHA, np.linspace(0, 20, 4001))
     assert np.any(mirrored > exact + 1e-3)  # the mirror image isn't valid for this f
+
+
+@pytest.mark.parametrize("epsilon, rtol", [(2.9, 1e-6), (7.6, 2e-3)])
+def test_delta_from_f_where_the_best_test_rejects_rarely(epsilon, rtol):
+    """mu = 1: the maximum lies at α = Φ(-ε - 1/2), between 1e-4 and 1e-3, and near 3e-16."""
+    exact = norm.cdf(0.5 - epsilon) - math.exp(epsilon) * norm.cdf(-epsilon - 0.5)
+    found = delta_from_tradeoff(lambda a: norm.cdf(norm.isf(a) - 1), epsilon)
+    assert_allclose(found, exact, rtol=rtol)
+
+
+def test_epsilon_of_a_profile_with_a_jump():
+    """The search may end on the near side of the jump, wider away from it than one smallest step."""
+    for jump in np.linspace(0.05, 0.95, 33):
+        found = epsilon_from_delta(lambda e, jump=jump: 0.6 if e < jump else 0.4, 0.5)
+        assert 0 <= found - jump < 1e-13

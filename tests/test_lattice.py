@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy.fft import next_fast_len
 from scipy.special import ndtr
 from scipy.stats import binom
 
@@ -198,3 +199,34 @@ def test_gaussian_steps_compose_to_a_gaussian(mu, steps):
     upper, lower = (profile(power(lattice_of(GaussianLaw(mu), s, tail=1e-17), steps), epsilon) for s in SIDES)
     assert np.all(upper >= exact - 1e-9) and np.all(lower <= exact + 1e-9)
     assert np.max(upper - lower) < 0.01
+
+
+# --- found by changing the code in small ways
+
+
+def test_masses_multiply():
+    a = Lattice(np.array([0.5, 0.5]), 0, 1.0, 0.0, 0.0, math.log(0.9), infinite=0.1)
+    b = Lattice(np.array([0.25, 0.75]), 2, 1.0, 0.5, 0.0, math.log(0.8), infinite=0.2)
+    both = convolve(a, b)
+    assert_allclose(both.points, [2.5, 3.5, 4.5])
+    assert_allclose(masses(both)[0], 0.72 * np.array([0.125, 0.5, 0.375]), rtol=1e-12)
+    assert both.infinite == pytest.approx(1 - 0.9 * 0.8)
+
+
+def test_rounding_is_counted_by_the_norm_of_the_sum():
+    """Σ|φ|^{2n} over all frequencies is size · Σ_k pmf(k)² (Parseval); the half spectrum counts frequency 0 twice."""
+    n, p = 10**6, 0.3
+    one = Lattice(np.array([1 - p, p]), 0, 0.1, 0.0, 0.0, 0.0)
+    low, high = _reach(one, n)
+    size = next_fast_len(high - low + 1, real=True)
+    norm = math.sqrt(size * np.sum(binom.pmf(np.arange(low, high + 1), n, p) ** 2) + 1)
+    rounding = 4 * n * 2.0**-53 * math.log2(size) * norm
+    assert_allclose(power(one, n).error, rounding + 2e-11, rtol=1e-6)
+
+
+@pytest.mark.parametrize("law", [PoissonLaw(0.4, 0.5, "remove"), PoissonLaw(1e-4, 0.3, "remove")], ids=str)
+def test_a_coarser_lattice_from_below_loses_little(law):
+    """The heaviest cell's mean lies on its point: fallen by a step it alone would cost more than a hundredth."""
+    fine, epsilon = lattice_of(law, "lower", points=900), epsilons(law)
+    lost = profile(fine, epsilon) - profile(regrid(fine, 7, "lower"), epsilon)
+    assert -1e-12 < lost.min() and lost.max() < 0.01

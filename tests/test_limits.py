@@ -17,6 +17,7 @@ from dpteach.laws import GaussianLaw, PoissonLaw, SubsampledLaw, gaussian_delta
 from dpteach.limits import (
     BerryEsseenGuarantee,
     EdgeworthGuarantee,
+    _limit_mu,
     central_limit,
     chi2_plus,
     clt_guarantee,
@@ -492,3 +493,9 @@ def test_edgeworth_epsilon_just_below_delta_at_0():
     assert found > 0
     assert_allclose(float(series.delta(found)), at_0 * (1 - 1e-6), rtol=1e-9)
     assert series.epsilon(at_0 * 1.001) == 0
+
+
+def test_the_largest_mu_that_is_told():
+    assert _limit_mu(1.0, 10**12, 1.0, 1.0) == 1e6
+    with pytest.raises(ValueError, match="above 1e"):
+        _limit_mu(1.0, 10**12, 1.000001, 1.0)

@@ -359,3 +359,37 @@ def test_wrong_arguments_are_named(call, name):
     with pytest.raises(ValueError) as told:
         call()
     assert str(told.value).startswith(name)
+
+
+# --- found by changing the code in small ways
+
+
+def test_products_keep_null_and_alternative_apart():
+    """Two looks at an outcome of masses 0.1 and 0.5: rejecting when both show it has errors 0.01 and 0.75."""
+    f, identity = TradeOff([0.9, 0.1], [0.5, 0.5]), TradeOff([1.0], [1.0])
+    np.testing.assert_allclose((f @ f)([0.01, 0.19]), [0.75, 0.25], atol=1e-15)
+    np.testing.assert_allclose((f @ identity)([0.1]), [0.5], atol=1e-15)
+
+
+def test_functionals_leave_out_what_p_never_shows():
+    """f(0) = 0.8 and then one line of slope -0.8: log|f'| = log 0.8 on all of [0, 1]."""
+    found = TradeOff([0.0, 0.5, 0.5], [0.2, 0.4, 0.4]).functionals()
+    size = -math.log(0.8)
+    np.testing.assert_allclose(found, [size, size**2, size**3, 0.0], atol=1e-15)
+
+
+def test_symmetric_without_tolerance():
+    assert TradeOff([0.75, 0.25], [0.25, 0.75]).is_symmetric(0.0)
+    assert not TradeOff([0.9, 0.1], [0.5, 0.5]).is_symmetric(0.31)  # f(0.1) = 0.5, f⁻¹(0.1) = 0.82
+
+
+@pytest.mark.parametrize("points", [3, 10, 51])
+def test_gaussian_has_as_many_outcomes_as_asked(points):
+    assert TradeOff.gaussian(1.0, "above", points).p.size == points
+
+
+@pytest.mark.parametrize("side", SIDES)
+def test_coarse_functions_stay_near(side):
+    """100 levels in the ratio over 17 mu, as many in mass: second order in the cells' width, 1/100 of the mass."""
+    fine = TradeOff.gaussian(1.0, side, 3000)
+    assert distance(fine.coarsen(200, side), fine) < 1e-3
