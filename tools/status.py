@@ -33,7 +33,7 @@ def counts(chapter):
     cells = [cell for _, cell in _code(nbformat.read(kept_notebook(chapter), as_version=4))]
     text = Path(chapter).read_text("utf-8")
     return (len(cells), sum(map(_compared_text, cells)), sum(_asserts(_parse(cell)) for cell in cells),
-            len(re.findall(r"^ *figure: \{name:|^`{3,}\{(?:figure|live)\}", text, re.MULTILINE)),
+            len(re.findall(r"^ *figure:(?: \{name:|$)|^`{3,}\{(?:figure|live)\}", text, re.MULTILINE)),
             len(re.findall(r"^`{3,}\{exercise(?:-start)?\}", text, re.MULTILINE)))
 
 

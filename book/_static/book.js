@@ -18,6 +18,8 @@ function fit() {
 }
 
 document.addEventListener("DOMContentLoaded", () => {
+  // The button shows more than its label says, the keys; without the label what's shown is its name.
+  document.querySelector(".search-button-field")?.removeAttribute("aria-label");
   (window.MathJax?.startup?.promise || Promise.resolve()).then(fit);
   window.addEventListener("resize", fit);
   document.addEventListener("toggle", fit, true);

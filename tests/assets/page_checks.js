@@ -105,7 +105,7 @@ const checks = {
   // Pictures without a real description, pictures that didn't load, figures without a caption.
   pictures() {
     const wrong = [];
-    for (const image of document.querySelectorAll("img, :is([role=img], article svg):not([aria-hidden=true], button *, summary *, mjx-container *)")) {
+    for (const image of document.querySelectorAll("img, :is([role=img], article svg):not([aria-hidden=true], button *, summary *, svg *, mjx-container *)")) {
       const labelled = (image.getAttribute("aria-labelledby") || "").split(" ")
         .map((id) => document.getElementById(id)?.textContent || "").join(" ");
       const text = (image.getAttribute("alt") || image.getAttribute("aria-label") || labelled).trim();
