@@ -14,7 +14,7 @@ __all__ = ["chapter_needs", "drawing", "listing"]
 
 SVG, PAGE = BOOK / "_static" / "map.svg", BOOK / "map.md"
 MARKS = "<!-- list: written by tools/chapter_map.py -->", "<!-- end of the list -->"
-BOX, GAP, ROW = (190, 44), 16, 34  # pixels
+BOX, GAP, ROW = (116, 74), 12, 26  # pixels
 
 
 def chapter_needs():
@@ -71,7 +71,7 @@ def drawing(chapters):
     width = max(x for x, _ in where.values()) + BOX[0] + 14
     height = max(y for _, y in where.values()) + BOX[1] + 14
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" '
-             f'font-size="12">',
+             f'font-size="13">',
              "<title>The chapters and what each needs</title>",
              '<defs><marker id="to" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" '
              'orient="auto"><path d="M0 0 8 4 0 8z" fill="#777"/></marker></defs>',
@@ -90,16 +90,16 @@ def drawing(chapters):
         parts.append(f'<rect x="{x}" y="{y}" width="{BOX[0]}" height="{BOX[1]}" rx="6" fill="#eef4fb" '
                      'stroke="#2a5d8f"/>')
         for number, line in enumerate(lines):
-            parts.append(f'<text x="{x + BOX[0] / 2}" y="{y + 27 - 8 * (len(lines) - 1) + 16 * number}" '
+            parts.append(f'<text x="{x + BOX[0] / 2}" y="{y + BOX[1] / 2 + 5 - 8 * (len(lines) - 1) + 16 * number}" '
                          f'text-anchor="middle">{escape(line)}</text>')
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
-def wrapped(title, limit=25):
-    """A title in one or two lines."""
-    words, lines = title.split(), [""]
+def wrapped(title, limit=16, most=4):
+    """A title in at most four lines; what's after a colon is left out."""
+    words, lines = title.partition(":")[0].split(), [""]
     for word in words:
-        if lines[-1] and len(lines[-1]) + len(word) >= limit and len(lines) < 2:
+        if lines[-1] and len(lines[-1]) + len(word) >= limit and len(lines) < most:
             lines.append("")
         lines[-1] = f"{lines[-1]} {word}".strip()
     return lines
