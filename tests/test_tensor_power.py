@@ -12,11 +12,11 @@ from numpy.testing import assert_allclose
 
 from dpteach import tensor_power
 from dpteach.guarantees import delta_from_tradeoff, epsilon_from_delta, gaussian_tradeoff
-from dpteach.lattice import tails
+from dpteach.lattice import Lattice, tails
 from dpteach.laws import GaussianLaw, PoissonLaw, SubsampledLaw, gaussian_delta
 from dpteach.limits import clt_guarantee
 from dpteach.moments import MomentsGuarantee
-from dpteach.tensor_power import Profile, TensorPower, _bracket, _epsilon_bracket, compose
+from dpteach.tensor_power import Profile, TensorPower, _bracket, _epsilon_bracket, _log_deltas, _polygon, compose
 from dpteach.tradeoff import subsampled_gaussian
 
 SETTINGS = settings(max_examples=25, deadline=None, derandomize=True)
@@ -352,3 +352,70 @@ def test_a_hundred_million_steps(p, sigma):
     assert high - low <= WIDTH * high
     limit = clt_guarantee(law, 10**8).epsilon(1e-5)
     assert low * (1 - 2e-3) <= limit <= high * (1 + 2e-3)
+
+
+# --- found by changing the code in small ways
+
+
+def profile_of(weights, step, offset, side, tilt=0.0, infinite=0.0, error=1e-13):
+    """Losses offset, offset + step, … with P masses `weights`."""
+    z = offset + step * np.arange(len(weights))
+    tilted = np.array(weights) * np.exp(tilt * z)
+    lattice = Lattice(tilted / tilted.sum(), 0, step, offset, tilt, math.log(tilted.sum()), infinite, error)
+    return Profile(lattice, side, *tails(lattice))
+
+
+@pytest.mark.parametrize("tilt", [0.0, 0.7, 5.0])
+def test_what_may_be_wrong_is_added_or_taken_off(tilt):
+    """Mass `error` of the tilted law at the worst z: its share of δ is maximised on a grid here."""
+    weights, error, infinite, epsilon = [0.3, 0.2, 0.4], 1e-4, 0.1, 0.4
+    z = np.array([-1.0, 0.0, 1.0])
+    inside = np.sum(weights * np.maximum(1 - np.exp(epsilon - z), 0))
+    x = np.linspace(0, 30, 300_001)
+    mass = np.sum(weights * np.exp(tilt * z))
+    worst = error * mass * np.max(np.exp(-tilt * (x + epsilon)) * -np.expm1(-x))
+    for side, sign in (("upper", 1), ("lower", -1)):
+        found = profile_of(weights, 1.0, -1.0, side, tilt, infinite, error).delta(epsilon)
+        assert_allclose(found, inside + sign * (infinite + worst), rtol=1e-9)
+
+
+def test_epsilon_between_and_beyond_the_points():
+    """P(2)(1 - e^{ε-2}) = δ between the last two points; a δ below the infinite mass is never reached."""
+    for side in ("upper", "lower"):
+        bound = profile_of([0.25, 0.25, 0.5], 1.0, 0.0, side)
+        for delta in (0.1, 0.01):
+            assert_allclose(bound.epsilon(delta), 2 + math.log1p(-delta / 0.5), rtol=1e-9)
+        first = (0.25 + 0.5 - 0.6) / (0.25 * math.exp(-1) + 0.5 * math.exp(-2))  # e^ε of the cell before
+        assert_allclose(bound.epsilon(0.6), max(0.0, math.log(first)), atol=1e-9)
+        assert bound.epsilon(0.9) == 0
+        assert bound.delta(2.5) <= 1e-12 and bound.delta(np.array([1.9, 7.0]))[1] <= 1e-12
+    assert profile_of([0.4, 0.4], 1.0, 0.0, "upper", infinite=0.2).epsilon(0.1) == math.inf
+    assert profile_of([0.4, 0.4], 1.0, 0.0, "upper", infinite=0.2).epsilon(0.25) < math.inf
+
+
+@pytest.mark.parametrize("epsilon", [0.2, 1.0, 3.0])
+def test_f_of_randomised_response(epsilon):
+    """Two losses ±ε make f_{ε,0}, whose corner is the polygon's only vertex."""
+    p, alpha = 1 / (1 + math.exp(-epsilon)), np.linspace(0, 1, 41)
+    wanted = np.maximum(1 - math.exp(epsilon) * alpha, math.exp(-epsilon) * (1 - alpha))
+    for side in ("upper", "lower"):
+        assert_allclose(_polygon(profile_of([1 - p, p], 2 * epsilon, -epsilon, side), alpha), wanted, atol=1e-12)
+
+
+def test_saddle_points_of_normal_losses():
+    """400 steps of N(0.05, 1) against N(0, 1) are one of mu = 1: log δ is guessed to a quarter well beyond the mean."""
+    epsilons, log_deltas, _ = _log_deltas(GaussianLaw(0.05), 400, 1e-20)
+    beyond = (epsilons > 3) & (epsilons < 8)
+    assert beyond.sum() > 2
+    assert_allclose(log_deltas[beyond], np.log(gaussian_delta(1.0, epsilons[beyond])), atol=0.25)
+
+
+def test_the_bracket_is_narrowed():
+    """One lattice isn't enough here: the width asked for is 4e-4 of ε."""
+    low, high = TensorPower(laws=(PoissonLaw(0.565, 2.11, "add"),), steps=6).epsilon(3e-7)
+    assert 0 < low <= high <= (1 + 4e-4) * low
+
+
+def test_next_to_no_sampling_is_refused():
+    with pytest.raises(ValueError, match="sampling rate / sigma = 1e-16"):
+        TensorPower(laws=(SubsampledLaw(1e-16, 1.0),), steps=2).epsilon(1e-5)
