@@ -61,15 +61,16 @@ def weight(requests, folder):
     return size
 
 
-def accessibility(browser):
+def accessibility(browser, every_rule=True):
     """What axe-core finds against WCAG 2.2, levels A and AA: a line for each element, by colour scheme.
 
     Contrast is by far the slowest rule. It is checked once for each combination of colours and type in the
     page, on a page emptied of all else: the page isn't fit for other checks afterwards. The rules that
-    don't depend on colours are run on the whole page, once, and reported with the light scheme.
+    don't depend on colours are run on the whole page, once, and reported with the light scheme; or not at all,
+    where the same page or its template is checked elsewhere.
     """
     browser.run("if (!window.axe) { " + AXE + " }")
-    found = {"light": _axe(browser, "checks.axe(arguments[0])", AXE_RULES), "dark": []}
+    found = {"light": _axe(browser, "checks.axe(arguments[0])", AXE_RULES) if every_rule else [], "dark": []}
     for scheme in ("dark", "light"):
         browser.scheme(scheme)
         browser.run(CHECKS + "checks.sample()")
