@@ -305,3 +305,16 @@ def test_epsilon_of_a_profile_with_a_jump():
     for jump in np.linspace(0.05, 0.95, 33):
         found = epsilon_from_delta(lambda e, jump=jump: 0.6 if e < jump else 0.4, 0.5)
         assert 0 <= found - jump < 1e-13
+
+
+def test_f_epsilon_delta_at_0_where_e_to_the_epsilon_overflows():
+    assert_allclose(f_epsilon_delta(2000.0, 0.1, [0.0, 1e-300]), [0.9, 0.0])
+
+
+def test_base_class_f_of_one_step():
+    """Φ(Φ⁻¹(1-α) - 1) of a Gaussian; on C_p's segment of slope -1 it's 1 - δ(0) - α, δ(0) = p(2Φ(mu/2) - 1)."""
+    alpha = np.array([0.0, 0.01, 0.3, 0.9])
+    wanted = norm.cdf(norm.isf(alpha) - 1)
+    assert_allclose(OneStep(laws=(GaussianLaw(1.0),)).f(alpha), wanted, atol=2e-4)
+    middle = OneStep(laws=(SubsampledLaw(0.1, 1.0),)).f(0.5)
+    assert_allclose(middle, 0.5 - 0.1 * (2 * norm.cdf(0.5) - 1), rtol=1e-12)

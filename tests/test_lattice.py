@@ -230,3 +230,25 @@ def test_a_coarser_lattice_from_below_loses_little(law):
     fine, epsilon = lattice_of(law, "lower", points=900), epsilons(law)
     lost = profile(fine, epsilon) - profile(regrid(fine, 7, "lower"), epsilon)
     assert -1e-12 < lost.min() and lost.max() < 0.01
+
+
+def test_window_of_many_small_losses_is_that_of_a_normal_sum():
+    """Chernoff: n draws of variance v leave √(2 n v log(2/c)) on either side with probability c at most."""
+    n, p = 10**6, 0.3
+    one = Lattice(np.array([1 - p, p]), 0, 0.1, 0.0, 0.0, 0.0)
+    half = math.sqrt(2 * n * p * (1 - p) * math.log(2 / _WRAPPED))
+    assert_allclose(_reach(one, n), [n * p - half, n * p + half], rtol=1e-3)
+
+
+def test_rounding_of_a_convolution_is_counted():
+    """Three transforms, each off by log2(size) roundings in the norm; √size more in the sum of absolute values."""
+    one = lattice_of(GaussianLaw(1.0), "upper", points=1000)
+    size = 2 * one.weights.size
+    assert convolve(one, one).error - 2 * one.error >= 3 * 2.0**-53 * math.log2(size) * math.sqrt(size)
+
+
+def test_largest_lattice_is_told():
+    with pytest.raises(ValueError, match="at most 4194304"):
+        power(Lattice(np.array([0.5, 0.5]), 0, 1e-9, 0.0, 0.0, 0.0), 10**13)
+    with pytest.raises(ValueError, match=r"high = 1.0 .*0.41943"):
+        discretise(GaussianLaw(1.0), 1e-7, 0.0, 0.0, 1.0, "upper")

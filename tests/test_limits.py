@@ -499,3 +499,9 @@ def test_the_largest_mu_that_is_told():
     assert _limit_mu(1.0, 10**12, 1.0, 1.0) == 1e6
     with pytest.raises(ValueError, match="above 1e"):
         _limit_mu(1.0, 10**12, 1.000001, 1.0)
+
+
+def test_berry_esseen_speaks_at_its_floor():
+    bound = BerryEsseenGuarantee(law=GaussianLaw(0.1), steps=100)
+    epsilon = bound.epsilon(bound.floor)
+    assert epsilon is not None and float(bound.delta(epsilon)) <= bound.floor
