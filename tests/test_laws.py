@@ -432,3 +432,10 @@ def test_range_of_losses_holds_an_atom():
     for law in (SubsampledLaw(0.5, 10.0), SubsampledLaw(0.3, 4.0)):
         low, high = loss_range(law, 0.1)
         assert law.atom > 0.1 and -1e-12 <= low <= 0 < high
+
+
+@pytest.mark.parametrize("law", [PoissonLaw(0.3, 0.01), PoissonLaw(0.3, 0.01, "add"), SubsampledLaw(0.3, 100.0)])
+def test_quadrature_of_far_apart_modes(law):
+    """Both masses are 1 where the panels must be narrow."""
+    nodes = law.nodes()
+    assert_allclose([np.exp(nodes.log_p).sum(), np.exp(nodes.log_q).sum()], 1, rtol=1e-12)
