@@ -308,7 +308,8 @@ def regrid(lattice: Lattice, factor: int, side: Side) -> Lattice:
     0.03
     """
     _lattice("lattice", lattice)
-    if check.whole("factor", factor, "[1, 1e6]") % 2 == 0:
+    factor = check.whole("factor", factor, "[1, 1e6]")
+    if factor % 2 == 0:
         raise ValueError(f"factor = {factor} isn't allowed: it must be odd")
     check.choice("side", side, ("upper", "lower"))
     step = factor * lattice.step
