@@ -585,3 +585,11 @@ def test_the_best_real_order_is_that_of_calculus(best):
     near = [max(1, math.floor(best)), math.ceil(best)]
     wanted = min(c * (k + 1) + math.log(1e5) / k for k in near)
     assert_allclose(MomentsGuarantee(law=law, steps=1).epsilon(1e-5), wanted, rtol=1e-12)
+
+
+def test_order_told_is_the_divergences():
+    """λ = 19 is the headline's; a Rényi divergence's order is λ + 1."""
+    tail = MomentsGuarantee(law=PoissonLaw(0.01, 4.0), steps=10000)
+    assert tail.details(1e-5) == {"order": 19, "orders": "integer"}
+    renyi = MomentsGuarantee(law=PoissonLaw(0.01, 4.0), steps=10000, conversion="renyi")
+    assert renyi.details(1e-5) == {"order": renyi.best(1e-5)[1] + 1, "orders": "integer"}
