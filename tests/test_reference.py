@@ -1,5 +1,6 @@
 """Finding one's way: glossary links, the index, the table of theorems, the map, the status page, the teaching guide."""
 
+import json
 import re
 
 import chapter_map
@@ -105,6 +106,22 @@ def test_only_direct_needs_are_drawn():
     assert chapter_map.direct("c", small) == ["b"] and chapter_map.reached("c", small) == {"a", "b", "c"}
     assert [chapter_map.level(x, small) for x in "abc"] == [0, 1, 2]
     assert chapter_map.drawing(small).count("marker-end") == 2
+
+
+def test_the_status_page_shows_the_mutants(tmp_path, monkeypatch):
+    counted = {"mutants": 9, "sampled": 5, "run": 4, "killed": 2, "equivalent": 1, "survived": 1}
+    kept = {"date": "2026-01-02", "modules": {"laws": counted}, "total": counted}
+    (tmp_path / "results.json").write_text(json.dumps(kept))
+    monkeypatch.setattr(status, "MUTATIONS", tmp_path / "results.json")
+    assert status.mutations() == ("2026-01-02", [["laws", 9, 4, 2, 1, 1], ["All", 9, 4, 2, 1, 1]])
+
+
+def test_few_mutants_live():
+    """At least 95 % of those that aren't equivalent are killed, in each module that was tried."""
+    _, rows = status.mutations()
+    for name, _, run, killed, equivalent, alive in rows:
+        assert killed + equivalent + alive == run and killed >= 0.95 * (run - equivalent) > 0, name
+    assert len(rows) == 10
 
 
 def test_what_the_status_page_counts(tmp_path, monkeypatch):

@@ -3,6 +3,7 @@
 Times come from the cache of executed chapters, everything else from the kept notebooks and the sources.
 """
 
+import json
 import re
 from importlib.metadata import version
 from pathlib import Path
@@ -13,8 +14,9 @@ from docutils.parsers.rst import Directive
 from frame import BOOK, ROOT, chapters, kept_notebook
 from guards import _asserts, _code, _compared_text, _parse
 
-__all__ = ["counts", "register"]
+__all__ = ["counts", "mutations", "register"]
 
+MUTATIONS = ROOT / "tests" / "mutation" / "results.json"
 COLUMNS = ("Page", "Seconds", "Cells", "Compared", "With checks", "Figures", "Exercises")
 PACKAGES = ("numpy", "scipy", "matplotlib", "torch", "dp-accounting", "opacus", "jupyter-book", "myst-nb", "nbval")
 
@@ -57,6 +59,14 @@ def table(head, rows):
     return nodes.table("", group, classes=["colwidths-auto"])
 
 
+def mutations():
+    """Rows on the last run of tools/mutants.py: a module's mutants that were run, killed, equivalent, alive."""
+    kept = json.loads(MUTATIONS.read_text("utf-8"))
+    keys = ("mutants", "run", "killed", "equivalent", "survived")
+    rows = [[name, *(counted[key] for key in keys)] for name, counted in kept["modules"].items()]
+    return kept["date"], [*rows, ["All", *(kept["total"][key] for key in keys)]]
+
+
 def fill(app, doctree, docname):
     """Put the tables in the directive's place."""
     for place in list(doctree.findall(build_status)):
@@ -72,7 +82,12 @@ def fill(app, doctree, docname):
             total = [a + b for a, b in zip(total, (took or 0.0, *numbers), strict=True)]
         rows.append(["All", f"{total[0]:.0f}", *total[1:]])
         versions = [["dpteach", app.config.version]] + [[name, version(name)] for name in PACKAGES]
-        place.replace_self([table(COLUMNS, rows), table(("Package", "Version"), versions)])
+        when, killed = mutations()
+        place.replace_self([
+            table(COLUMNS, rows),
+            table((f"Mutants, {when}", "Possible", "Run", "Killed", "Equivalent", "Alive"), killed),
+            table(("Package", "Version"), versions),
+        ])
 
 
 def renew(app, env):
