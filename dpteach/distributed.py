@@ -205,7 +205,7 @@ def launch(worker: Any, size: int, *args: Any, timeout: float = 120, patience: f
     for rank, (process, (printed, errors)) in enumerate(zip(processes, spoken, strict=True)):
         if process.returncode and rank not in lost:
             words = errors.strip()[-600:]
-            raise RuntimeError(f"rank {rank} of {size} ended without a result (given {timeout} s): {words}")
+            raise RuntimeError(f"rank {rank} of {size} ended without a result (given {timeout:g} s): {words}")
         results.append(None if process.returncode else json.loads(printed))
     return results
 

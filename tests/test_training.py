@@ -400,7 +400,7 @@ def test_a_batch_of_8192_fits_in_two_gigabytes():
     spec.loader.exec_module(bench)
     found = bench.measured(8192, 512)
     assert found["steps"] == 2
-    assert 60000 * 28 * 28 * 4 < found["before"] < found["peak"] < 2e9
+    assert 60000 * 28 * 28 * 4 < found["before"] <= found["peak"] < 2e9
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,8 @@
 // What the book adds to the theme's behaviour.
 
-// A search result shows the words around what was found, which it fetches from that page. A browser refuses
-// that for pages opened as files, with an error on the console: there the titles must do.
-if (location.protocol === "file:") DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = false;
+// A search result could show the words around what was found. They'd have their formulas as source text, and a
+// browser refuses to fetch them for pages opened as files: the titles must do.
+DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = false;
 
 // Formulas in a line that are wider than the screen scroll, like displayed ones; and whatever scrolls can be
 // reached, and so scrolled, with the keyboard.
