@@ -1,6 +1,7 @@
 """The other editions: formulas as MathML, the EPUB, the PDF, the student's notebooks, the downloads."""
 
 import io
+import os
 import re
 import zipfile
 from pathlib import Path
@@ -289,8 +290,8 @@ def test_the_pdf_has_every_page_of_the_table_of_contents():
 
 
 def test_chromium_prints_a_page_and_names_what_is_wider_than_paper(tmp_path):
-    if missing():
-        pytest.skip(missing())
+    if missing():  # the same rule as in tests/browser.py: where a browser is required, its absence is a failure
+        (pytest.fail if os.environ.get("DPTEACH_REQUIRE_BROWSER") == "1" else pytest.skip)(missing())
     page = tmp_path / "a.html"
     page.write_text("<title>A</title><article class='bd-article'><h1>A</h1><h2>B</h2><p>fits</p>"
                     "<pre style='width: 200em; white-space: pre'>too wide</pre>"
