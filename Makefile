@@ -2,7 +2,7 @@
 # Choose a Python with `make book PYTHON=/path/to/python3.12`.
 
 .DEFAULT_GOAL := help
-.PHONY: browser help install book test lint serve clean outputs bench figure7 links upgrade live student epub pdf mutants
+.PHONY: browser help install book test lint serve clean outputs bench figure7 links upgrade live student epub pdf mutants fuzz
 PY := .venv/bin/python
 
 help:  ## list the targets
@@ -19,6 +19,7 @@ help:  ## list the targets
 	@echo "make pdf      the book as one PDF, in _build/pdf (needs Chromium and its driver)"
 	@echo "make bench    time the slow parts"
 	@echo "make mutants  break the mathematics in small ways, count what the tests notice (ONLY=laws: one module)"
+	@echo "make fuzz     ten minutes of broken data files and odd command lines (installs atheris; Linux, macOS)"
 	@echo "make links    ask every external link once (needs the network)"
 	@echo "make upgrade  pin the newest versions that fit together, then run make test"
 	@echo "make clean    remove everything built; .venv stays (rm -rf .venv removes it too)"
@@ -46,6 +47,10 @@ outputs: install
 
 mutants: install  # stop it at any moment; it goes on where it was
 	@$(PY) tools/mutants.py --jobs 2 $(ONLY)
+
+fuzz: install  # its inputs stay in .cache/fuzz: a second call goes on from there
+	@$(PY) -m pip install -q atheris==3.0.0
+	@$(PY) tools/fuzz.py
 
 bench: install
 	@$(PY) tools/bench.py
