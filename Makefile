@@ -8,7 +8,7 @@ PY := .venv/bin/python
 help:  ## list the targets
 	@echo "make book     install, run every chapter, build the pages in _build/html"
 	@echo "make test     install, then check everything: style, code, notebooks, pages"
-	@echo "make browser  look at every page in Chromium (make test: at a few)"
+	@echo "make browser  the part of make test that looks at every page in Chromium"
 	@echo "make lint     check the code's style (ruff)"
 	@echo "make serve    show the built book at http://localhost:8000"
 	@echo "make outputs  renew the kept notebooks in tests/notebooks (ONLY=book/NN-name.md: one)"
@@ -34,7 +34,7 @@ test: install
 	@$(PY) tools/run_tests.py
 
 browser: install
-	@DPTEACH_ALL_PAGES=1 $(PY) -m pytest tests/test_browser.py -n 2 --dist loadscope -q
+	@$(PY) -m pytest tests/test_browser.py -n 2 --dist loadscope -q
 
 lint: install
 	@$(PY) -m ruff check .

@@ -62,6 +62,19 @@ class Browser:
         wanted = {"prefers-color-scheme": colours, "prefers-reduced-motion": "reduce"}
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {
             "features": [{"name": name, "value": value} for name, value in wanted.items()]})
+        self.frames()
+
+    def frames(self):
+        """Wait until the page has drawn, and so told its scripts, what was changed."""
+        self.driver.execute_async_script(
+            "const done = arguments[0]; requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done)))")
+
+    def resize(self, width, height, mobile=False):
+        """Make the window this large (CSS pixels), as on a phone with touch or not, also for the page that's open."""
+        metrics = {"width": width, "height": height, "deviceScaleFactor": 2 if mobile else 1, "mobile": mobile}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+        self.driver.execute_cdp_cmd("Emulation.setTouchEmulationEnabled", {"enabled": mobile})
+        self.frames()
 
     def console(self):
         """What the console said since the last call: 'LEVEL message' for each entry."""

@@ -11,7 +11,7 @@ from urllib.request import url2pathname
 
 from frame import ROOT
 
-__all__ = ["accessibility", "console", "findings", "outside", "settle", "weight"]
+__all__ = ["console", "contrast", "findings", "outside", "rules", "settle", "weight"]
 
 ASSETS = Path(__file__).parent / "assets"
 CHECKS = (ASSETS / "page_checks.js").read_text("utf-8")
@@ -61,23 +61,33 @@ def weight(requests, folder):
     return size
 
 
-def accessibility(browser, every_rule=True):
-    """What axe-core finds against WCAG 2.2, levels A and AA: a line for each element, by colour scheme.
+def rules(browser):
+    """What axe-core finds against WCAG 2.2, levels A and AA, without the rules on colours: a line for each element.
 
-    Contrast is by far the slowest rule. It is checked once for each combination of colours and type in the
-    page, on a page emptied of all else: the page isn't fit for other checks afterwards. The rules that
-    don't depend on colours are run on the whole page, once, and reported with the light scheme; or not at all,
-    where the same page or its template is checked elsewhere.
+    The page's formulas are plain words afterwards.
     """
     browser.run("if (!window.axe) { " + AXE + " }")
-    found = {"light": _axe(browser, "checks.axe(arguments[0])", AXE_RULES) if every_rule else [], "dark": []}
-    for scheme in ("dark", "light"):
-        browser.scheme(scheme)
-        browser.run(CHECKS + "checks.sample()")
-    browser.run(CHECKS + "checks.prune()")
-    for scheme in ("light", "dark"):
-        browser.scheme(scheme)
-        found[scheme] += _axe(browser, "checks.contrast()")
+    return _axe(browser, "checks.axe(arguments[0])", AXE_RULES)
+
+
+def contrast(browser, widths):
+    """What axe-core finds against WCAG 2.2's rules on colours, by (width's name, colour scheme).
+
+    `widths` names (width, height). Contrast is by far the slowest rule: it's checked once for each combination
+    of colours and type in the page, on a page emptied of all else, which isn't fit for other checks afterwards.
+    """
+    browser.run("if (!window.axe) { " + AXE + " }")
+    views = [(width, scheme) for width in widths for scheme in ("dark", "light")]
+    for step in ("sample", "contrast"):
+        found = {}
+        for width, scheme in views:
+            browser.resize(*widths[width], mobile=width == "phone")
+            browser.scheme(scheme)
+            if step == "sample":
+                browser.run(CHECKS + "checks.sample()")
+            else:
+                found[width, scheme] = _axe(browser, "checks.contrast()")
+        browser.run(CHECKS + "checks.prune()")
     return found
 
 

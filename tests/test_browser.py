@@ -1,12 +1,9 @@
 """Every page of the built book in a real Chromium: wide and on a phone, light and dark.
 
-Each page is loaded once for each width. What can't depend on the colours is checked once; the contrast is
-checked in both. Screenshots stay in _build/screenshots. The last part plants one defect after another in
+Each page is loaded once and looked at in both widths. What can't depend on the colours is checked once; the
+contrast is checked in both. Screenshots stay in _build/screenshots. The last part plants one defect after another in
 a small page and asks that each is found.
 """
-
-import os
-import shutil
 
 import page_checks as checks
 import pytest
@@ -20,13 +17,12 @@ ORDER = [TOC["root"]] + [entry["file"] for part in TOC["parts"] for entry in par
 MODULES = sorted(path.stem for path in (ROOT / "dpteach").glob("*.py") if path.stem[0] != "_")
 PAGES = (ORDER + ["index", "genindex", "prf-prf", "py-modindex", "search", "_modules/index"]
          + [f"_modules/dpteach/{module}" for module in MODULES])
-# What a page says is the same at both widths: the rules that don't depend on colours, the slowest part, are run on
-# the phone for each page of the book, and at both widths for one page of each kind.
+CHAPTERS = [page for page in ORDER if "book/01-" <= page < "book/21-"]
+# The rules that don't depend on colours are the slowest part, and what a page says is the same at both widths:
+# they are run on the phone for each page of the book, and at both widths for one page of each kind.
 TEMPLATES = [TOC["root"], "book/03-sampled-gaussian", "book/explorers", "search", "genindex",
              f"_modules/dpteach/{MODULES[0]}"]
-# A visit takes seconds. `make test` visits a few pages, `make browser` (DPTEACH_ALL_PAGES) all of them.
-FEW = [TOC["root"], "book/00-preface", "book/00-conventions", "book/explorers"]
-VISITED = PAGES if os.environ.get("DPTEACH_ALL_PAGES") else FEW
+WIDTHS = {"desktop": (1280, 900), "phone": (390, 844)}
 SCREENSHOTS = ROOT / "_build" / "screenshots"
 MAX_ADDED = 400_000  # bytes that the book adds to a page, beyond the theme and MathJax
 
@@ -38,54 +34,78 @@ def test_every_page_is_looked_at(built_book):
 
 
 class Visits:
-    """The pages in one window: what was wrong with each, by colour scheme, found at its only load."""
+    """The pages in one window, each loaded once, and then as wide as a desktop's and a phone's: what was wrong."""
 
-    def __init__(self, browser, folder, name, width):
-        self.browser, self.folder, self.name, self.width = browser, folder, name, width
-        self.seen = {}
+    def __init__(self, browser, folder):
+        self.browser, self.folder, self.seen = browser, folder, {}
 
-    def problems(self, page, scheme):
+    def problems(self, page, width, scheme):
         if page not in self.seen:
             self.seen[page] = self.visit(page)
-        return self.seen[page][scheme]
+        return self.seen[page][width, scheme]
 
     def visit(self, page):
-        browser, keep = self.browser, SCREENSHOTS / self.name
+        browser = self.browser
+        browser.open("about:blank")  # the page before, emptied of most, would answer to a change of width
+        browser.resize(*WIDTHS["desktop"])
         browser.scheme("light")
         browser.open((self.folder / f"{page}.html").as_uri())
         checks.settle(browser)
-        first, last = (page not in ORDER or page == ORDER[end] for end in (0, -1))
-        found = checks.findings(browser, self.width, first, last)
-        for scheme in ("light", "dark"):
-            browser.scheme(scheme)
-            browser.screenshot(keep / scheme / f"{page}.png")
-        every_rule = page in TEMPLATES or self.name == "phone" and page in ORDER
-        both, requests = checks.accessibility(browser, every_rule), browser.requests()
-        found += checks.console(browser.console()) + checks.outside(requests, self.folder.as_uri())
+        found = {width: self.looks(page, width) for width in WIDTHS}
+        requests = browser.requests()
+        found["phone"] += checks.console(browser.console()) + checks.outside(requests, self.folder.as_uri())
         if (added := checks.weight(requests, self.folder)) > MAX_ADDED:
-            found.append(f"the book adds {added} bytes to it, at most {MAX_ADDED} are allowed")
-        return {"light": found + both["light"], "dark": both["dark"]}
+            found["phone"].append(f"the book adds {added} bytes to it, at most {MAX_ADDED} are allowed")
+        thorough = WIDTHS if page in TEMPLATES else ["phone"] if page in ORDER else []
+        for width in thorough:
+            browser.resize(*WIDTHS[width], mobile=width == "phone")
+            found[width] += checks.rules(browser)
+        colours = checks.contrast(browser, WIDTHS)
+        return {(width, scheme): (found[width] if scheme == "light" else []) + lines
+                for (width, scheme), lines in colours.items()}
+
+    def looks(self, page, width):
+        """What is wrong with the page's layout at one width; keeps its picture in both schemes."""
+        self.browser.resize(*WIDTHS[width], mobile=width == "phone")
+        first, last = (page not in ORDER or page == ORDER[end] for end in (0, -1))
+        found = checks.findings(self.browser, WIDTHS[width][0], first, last)
+        for scheme in ("dark", "light"):
+            self.browser.scheme(scheme)
+            self.browser.screenshot(SCREENSHOTS / width / scheme / f"{page}.png")
+        return found
 
 
 class EveryPage:
     @pytest.fixture(scope="class")
     def visits(self, built_book):
-        shutil.rmtree(SCREENSHOTS / self.name, ignore_errors=True)
-        with chromium(self.width, self.height, mobile=self.name == "phone") as browser:
-            yield Visits(browser, built_book, self.name, self.width)
+        with chromium() as browser:
+            yield Visits(browser, built_book)
 
+
+class TestChapters(EveryPage):  # two classes: two processes share the work
     @pytest.mark.parametrize("scheme", ["light", "dark"])
-    @pytest.mark.parametrize("page", VISITED)
-    def test_nothing_is_wrong(self, visits, page, scheme):
-        assert visits.problems(page, scheme) == []
+    @pytest.mark.parametrize("width", WIDTHS)
+    @pytest.mark.parametrize("page", CHAPTERS)
+    def test_nothing_is_wrong(self, visits, page, width, scheme):
+        assert visits.problems(page, width, scheme) == []
 
 
-class TestDesktop(EveryPage):
-    name, width, height = "desktop", 1280, 900
+class TestOtherPages(EveryPage):
+    @pytest.mark.parametrize("scheme", ["light", "dark"])
+    @pytest.mark.parametrize("width", WIDTHS)
+    @pytest.mark.parametrize("page", [page for page in PAGES if page not in CHAPTERS])
+    def test_nothing_is_wrong(self, visits, page, width, scheme):
+        assert visits.problems(page, width, scheme) == []
 
 
-class TestPhone(EveryPage):
-    name, width, height = "phone", 390, 844
+@pytest.mark.parametrize("page", TEMPLATES)
+def test_a_page_loaded_on_a_phone(built_book, phone, page):
+    """What scripts do when a page starts narrow."""
+    phone.scheme("light")
+    phone.open((built_book / f"{page}.html").as_uri())
+    checks.settle(phone)
+    assert checks.findings(phone, 390, page not in ORDER or page == ORDER[0], page not in ORDER) == []
+    assert checks.console(phone.console()) == []
 
 
 @pytest.mark.parametrize("page", [ORDER[0], next(page for page in ORDER if "/12-" in page), "search"])
@@ -196,9 +216,10 @@ def problems_of(browser, folder, text):
     browser.scheme("light")
     browser.open((folder / "page.html").as_uri())
     found = checks.findings(browser, 390)
-    both = checks.accessibility(browser)
     found += checks.console(browser.console()) + checks.outside(browser.requests(), folder.as_uri())
-    return {"light": found + both["light"], "dark": both["dark"]}
+    found += checks.rules(browser)
+    colours = checks.contrast(browser, {"phone": (390, 844)})
+    return {"light": found + colours["phone", "light"], "dark": colours["phone", "dark"]}
 
 
 def test_a_clean_page_has_no_findings(phone, tmp_path):

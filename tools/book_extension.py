@@ -69,9 +69,13 @@ def add_script(app):
 
 
 def name_by_text(app, page, template, context, doctree):
-    """A hidden cell's handle is read out as what it shows ("Show code cell source"), not as something else."""
-    if "body" in context:
-        context["body"] = context["body"].replace('<summary aria-label="Toggle hidden content">', "<summary>")
+    """A hidden cell's handle is read out as what it shows ("Show code cell source"), not as something else.
+
+    And a reference's entry has no role of its own: the one that docutils gives it is withdrawn (ARIA 1.1).
+    """
+    for said, better in (('<summary aria-label="Toggle hidden content">', "<summary>"), (' role="doc-biblioentry"', "")):
+        if "body" in context:
+            context["body"] = context["body"].replace(said, better)
 
 
 def drop_launch(app):
