@@ -75,14 +75,13 @@ class Visits:
         return found
 
 
-class EveryPage:
-    @pytest.fixture(scope="class")
-    def visits(self, built_book):
-        with chromium() as browser:
-            yield Visits(browser, built_book)
+@pytest.fixture(scope="class")
+def visits(built_book):
+    with chromium() as browser:
+        yield Visits(browser, built_book)
 
 
-class TestChapters(EveryPage):  # two classes: two processes share the work
+class TestChapters:  # two classes: two processes share the work
     @pytest.mark.parametrize("scheme", ["light", "dark"])
     @pytest.mark.parametrize("width", WIDTHS)
     @pytest.mark.parametrize("page", CHAPTERS)
@@ -90,7 +89,7 @@ class TestChapters(EveryPage):  # two classes: two processes share the work
         assert visits.problems(page, width, scheme) == []
 
 
-class TestOtherPages(EveryPage):
+class TestOtherPages:
     @pytest.mark.parametrize("scheme", ["light", "dark"])
     @pytest.mark.parametrize("width", WIDTHS)
     @pytest.mark.parametrize("page", [page for page in PAGES if page not in CHAPTERS])

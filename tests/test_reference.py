@@ -124,6 +124,19 @@ def test_few_mutants_live():
     assert len(rows) == 10
 
 
+def test_the_status_page_shows_the_fuzzing(tmp_path, monkeypatch):
+    kept = {"date": "2026-01-02", "targets": {"data": {"seconds": 5, "inputs": 7, "findings": 1}}}
+    (tmp_path / "fuzz.json").write_text(json.dumps(kept))
+    monkeypatch.setattr(status, "FUZZ", tmp_path / "fuzz.json")
+    assert status.fuzzed() == ("2026-01-02", [["Data files", 5, 7, 1]])
+
+
+def test_ten_minutes_of_fuzzing_found_nothing():
+    _, rows = status.fuzzed()
+    assert sorted(row[0] for row in rows) == ["Command lines", "Data files"]
+    assert sum(row[1] for row in rows) >= 600 and all(row[2] > 500 and row[3] == 0 for row in rows)
+
+
 def test_what_the_status_page_counts(tmp_path, monkeypatch):
     cells = [nbformat.v4.new_code_cell(source, outputs=[nbformat.v4.new_output("stream", text=text)] if text else [])
              for source, text in [("import x", ""), ("print(f())", "1\n"), ("assert f() == 2", ""),

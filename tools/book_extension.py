@@ -1,6 +1,6 @@
 """Sphinx extension of the book.
 
-- A change in dpteach runs the chapters again.
+- A change in dpteach runs the chapters again, two at a time.
 - Figures, theorems, exercises and equations are numbered within their chapter: Lemma 12.2.
 - No page asks for anything outside the book.
 - The book's own script, and two small repairs of what a screen reader is told.
@@ -26,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from frame import ROOT, chapters, environment, source_hash
 from mathml import register as register_mathml
 from plain import write_downloads
+from run_ahead import register as register_run_ahead
 from status import register as register_status
 
 CACHES = ROOT / ".cache" / "notebooks"
@@ -71,11 +72,11 @@ def add_script(app):
 def name_by_text(app, page, template, context, doctree):
     """A hidden cell's handle is read out as what it shows ("Show code cell source"), not as something else.
 
-    And a reference's entry has no role of its own: the one that docutils gives it is withdrawn (ARIA 1.1).
+    And a reference is an entry of a list: the role that docutils gives it is withdrawn from the standard.
     """
-    for said, better in (('<summary aria-label="Toggle hidden content">', "<summary>"), (' role="doc-biblioentry"', "")):
-        if "body" in context:
-            context["body"] = context["body"].replace(said, better)
+    better = {'<summary aria-label="Toggle hidden content">': "<summary>", "doc-biblioentry": "listitem"}
+    for said, instead in better.items() if "body" in context else ():
+        context["body"] = context["body"].replace(said, instead)
 
 
 def drop_launch(app):
@@ -135,6 +136,7 @@ def setup(app):
     os.environ.update(environment())
     register_mathml(app)
     register_status(app)
+    register_run_ahead(app)
     drop_thebe(app)
     TocTreeCollector.assign_figure_numbers = chapter_numbers(_assign_figure_numbers)
     app.connect("config-inited", set_cache)

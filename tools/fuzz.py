@@ -6,7 +6,8 @@
     python tools/fuzz.py data .cache/fuzz/data/crash-0123  # one input again
 
 Needs atheris (Linux or macOS), which `make fuzz` installs. It isn't in requirements.txt, as no page and no test
-asks for it. The inputs found so far stay in .cache/fuzz, so that a second call goes on from there.
+asks for it. The inputs found so far stay in .cache/fuzz, so that a second call goes on from there. The counts of
+`make fuzz` are kept in tests/fuzz.json, for the status page.
 
 What counts as a finding. Data: anything but a `ValueError` of one line from `mnist.load`, or a file that isn't
 MNIST accepted; a checkpoint that isn't whole accepted. Commands: anything but exit code 0, or 2 with one line on
@@ -17,9 +18,11 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import datetime
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -28,6 +31,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 CORPUS = ROOT / ".cache" / "fuzz"
+RESULTS = ROOT / "tests" / "fuzz.json"
 
 WORDS = ["account", "calibrate", "report", "train",
          "--convention", "add-remove", "replace-one", "--q", "--sigma", "--n",
@@ -151,6 +155,21 @@ def fuzz(target: str, folder: Path, arguments: list[str]) -> None:
     atheris.Fuzz()
 
 
+def record(seconds: int) -> bool:
+    """Fuzz each target in a process of its own, keep the counts; returns whether nothing was found."""
+    rows = {}
+    for target in TARGETS:
+        print(f"{target}: {seconds} s", flush=True)
+        command = [sys.executable, __file__, target, "--seconds", str(seconds)]
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace")
+        tried = re.search(r"number_of_executed_units: (\d+)", done.stderr)
+        inputs = int(tried[1]) if tried else 0
+        rows[target] = {"seconds": seconds, "inputs": inputs, "findings": int(done.returncode != 0)}
+        print(f"  {inputs} inputs" + (done.stderr[-3000:] if done.returncode else ", nothing found"))
+    RESULTS.write_text(json.dumps({"date": datetime.date.today().isoformat(), "targets": rows}, indent=1) + "\n")
+    return not any(row["findings"] for row in rows.values())
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("target", choices=TARGETS, nargs="?", help="default: one after the other, half the time each")
@@ -158,9 +177,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=int, default=600)
     asked = parser.parse_args()
     if asked.target is None:
-        for target in TARGETS:
-            subprocess.run([sys.executable, __file__, target, "--seconds", str(asked.seconds // 2)], check=True)
-        return
+        sys.exit(not record(asked.seconds // len(TARGETS)))
     if asked.again:
         TARGETS[asked.target][0](Path(asked.again).read_bytes())
         return

@@ -14,9 +14,10 @@ from docutils.parsers.rst import Directive
 from frame import BOOK, ROOT, chapters, kept_notebook
 from guards import _asserts, _code, _compared_text, _parse
 
-__all__ = ["counts", "mutations", "register"]
+__all__ = ["counts", "fuzzed", "mutations", "register"]
 
 MUTATIONS = ROOT / "tests" / "mutation" / "results.json"
+FUZZ = ROOT / "tests" / "fuzz.json"
 COLUMNS = ("Page", "Seconds", "Cells", "Compared", "With checks", "Figures", "Exercises")
 PACKAGES = ("numpy", "scipy", "matplotlib", "torch", "dp-accounting", "opacus", "jupyter-book", "myst-nb", "nbval")
 
@@ -67,6 +68,14 @@ def mutations():
     return kept["date"], [*rows, ["All", *(kept["total"][key] for key in keys)]]
 
 
+def fuzzed():
+    """The date and a row for each target of the last run of tools/fuzz.py: inputs tried, how long, findings."""
+    kept = json.loads(FUZZ.read_text("utf-8"))
+    names = {"data": "Data files", "command": "Command lines"}
+    return kept["date"], [[names[name], row["seconds"], row["inputs"], row["findings"]]
+                          for name, row in kept["targets"].items()]
+
+
 def fill(app, doctree, docname):
     """Put the tables in the directive's place."""
     for place in list(doctree.findall(build_status)):
@@ -83,9 +92,11 @@ def fill(app, doctree, docname):
         rows.append(["All", f"{total[0]:.0f}", *total[1:]])
         versions = [["dpteach", app.config.version]] + [[name, version(name)] for name in PACKAGES]
         when, killed = mutations()
+        fuzzing, tried = fuzzed()
         place.replace_self([
             table(COLUMNS, rows),
             table((f"Mutants, {when}", "Possible", "Run", "Killed", "Equivalent", "Alive"), killed),
+            table((f"Fuzzing, {fuzzing}", "Seconds", "Inputs", "Findings"), tried),
             table(("Package", "Version"), versions),
         ])
 
