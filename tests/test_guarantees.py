@@ -9,6 +9,7 @@ from golden import records, value
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
+from scipy.optimize import brentq
 from scipy.stats import norm
 
 from dpteach.guarantees import (
@@ -283,11 +284,15 @@ def test_delta_at_a_jump_of_f_at_0():
 
 def test_no_mirror_image_where_some_epsilon_is_negative():
     """An asymmetric f: with a grid that holds some ε < 0 the result stays below f."""
-    law = PoissonLaw(0.3, 0.5, "add")
-    exact = tradeoff_from_delta(law.delta, ALPHA, np.linspace(-40, 40, 40001))
+    q, sigma = 0.3, 0.5
+    law = PoissonLaw(q, sigma, "add")
+    # P = N(0, σ²) against Q = (1-q)N(0, σ²) + qN(1, σ²): the best test rejects Q where x <= t, at level α = Q(x <= t)
+    level = lambda t: (1 - q) * norm.cdf(t / sigma) + q * norm.cdf((t - 1) / sigma)  # noqa: E731
+    exact = np.array([norm.sf(brentq(lambda t, a=a: level(t) - a, -9, 9, xtol=1e-14) / sigma) if 0 < a < 1 else 1 - a
+                      for a in ALPHA])
     for lowest in (-0.9, -0.3):
         found = tradeoff_from_delta(law.delta, ALPHA, np.linspace(lowest, 20, 4001))
-        assert np.all(found <= exact + 1e-5)
+        assert np.all(found <= exact + 1e-12) and np.any(found > exact - 1e-3)
     mirrored = tradeoff_from_delta(law.delta, ALPHA, np.linspace(0, 20, 4001))
     assert np.any(mirrored > exact + 1e-3)  # the mirror image isn't valid for this f
 
