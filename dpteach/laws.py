@@ -102,14 +102,17 @@ def _log_normal(t: np.ndarray, mean: float = 0.0) -> np.ndarray:
     return -((t - mean) ** 2) / 2 - math.log(2 * math.pi) / 2
 
 
-def _panels(low: float, high: float, mu: float, corner: float = math.nan) -> tuple[np.ndarray, np.ndarray]:
+def _panels(
+    low: float, high: float, mu: float, corner: float = math.nan, narrow: float = 1.0
+) -> tuple[np.ndarray, np.ndarray]:
     """Gauss-Legendre points and log weights on [low, high]. The loss has a singularity at distance π/mu from the real
-    axis; panels of half-width 0.7 times that distance, and at most 2, keep 16 points a panel at double precision.
+    axis; panels of half-width 0.7 times that distance, and at most 2, keep 16 points a panel at double precision
+    where the integrand's peak is as wide as φ's; `narrow` says how many times narrower it is.
     A `corner` inside [low, high] becomes the end of a panel."""
     if low < corner < high:
-        parts = _panels(low, corner, mu), _panels(corner, high, mu)
+        parts = _panels(low, corner, mu, narrow=narrow), _panels(corner, high, mu, narrow=narrow)
         return np.concatenate([parts[0][0], parts[1][0]]), np.concatenate([parts[0][1], parts[1][1]])
-    count = (high - low) / min(4.0, 1.4 * math.pi / mu)
+    count = narrow * (high - low) / min(4.0, 1.4 * math.pi / mu)
     if count > _MAX_PANELS:
         raise ValueError(
             f"the order asks for {count:.3g} quadrature panels (at most {_MAX_PANELS}): "
@@ -163,12 +166,14 @@ class _Mixture:
         """A rule exact to double precision for E_Q[e^{a L}·(slow)] with a up to `order`; `corner`: a loss at which
         `slow` has a corner (NaN: it has none)."""
         order, corner = _node_arguments(order, corner)
-        low, high, sign = -_TAIL, order * self.mu + _TAIL, 1.0
+        low, high, sign, narrow = -_TAIL, order * self.mu + _TAIL, 1.0, 1.0
         if self.direction == "add":  # e^{aL} pulls to the left, until L has flattened at -log(1-q)
-            flat = math.log1p(-self.rate) - math.log(self.rate) - 40 if self.rate < 1 else -math.inf
-            low, high = low + max(-order * self.mu, min(0.0, self.mu / 2 + flat / self.mu)), self.mu + _TAIL
-            sign = -1.0
-        t, log_weight = _panels(low, high, self.mu, self._where(sign * corner))
+            flat = math.log1p(-self.rate) - math.log(self.rate) if self.rate < 1 else -math.inf
+            far, bend = (max(-order * self.mu, min(0.0, self.mu / 2 + x / self.mu)) for x in (flat - 40, flat))
+            low, high, sign = low + far, self.mu + _TAIL, -1.0
+            # A peak at t has the curvature 1 + mu|t|(1-s), s = |t|/(a mu) the slope of L there: least near the bend.
+            narrow = math.sqrt(1 - self.mu * bend) if self.rate < 1 else 1.0
+        t, log_weight = _panels(low, high, self.mu, self._where(sign * corner), narrow)
         loss, base = self._loss(t), log_weight + _log_normal(t)
         mixture = log_weight + _log_normal(t, self.mu) if self.rate == 1 else base + loss
         return Nodes(loss, mixture, base) if self.direction == "remove" else Nodes(-loss, base, mixture)

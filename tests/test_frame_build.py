@@ -70,27 +70,33 @@ def test_a_change_in_the_package_runs_the_chapters_again(book):
     first = book.build()
     assert first.returncode == 0, first.stdout + first.stderr
     assert "the answer is 41" in book.html()
-    assert "Executing notebook" in first.stdout + first.stderr
+    ran = "its cells ran in"
+    assert ran in first.stdout + first.stderr and "Executing notebook" not in first.stdout + first.stderr
     assert "/_build/html/index.html" in first.stdout.splitlines()[-1]
 
     again = book.build()
     assert again.returncode == 0
-    assert "Executing notebook" not in again.stdout + again.stderr
+    assert ran not in again.stdout + again.stderr
 
     book.package(42)
     changed = book.build()
     assert changed.returncode == 0, changed.stdout + changed.stderr
+    assert ran in changed.stdout + changed.stderr
     assert "the answer is 42" in book.html()
 
 
 @pytest.mark.parametrize("code, before", [
-    ("1 / 0", ""),
     ("import sys\nprint('deprecated', file=sys.stderr)", ""),  # a warning on stderr
-    (CALL, "{ref}`nowhere` "),                               # a reference to nothing
     (CALL, "{glue:text}`nothing` "),                         # a number that no cell records
     (CALL, "{cite}`nobody2020` "),
-], ids=["exception", "stderr", "reference", "glue", "citation"])
+], ids=["stderr", "glue", "citation"])
 def test_whatever_is_wrong_in_a_page_fails_the_build(book, code, before):
+    book.page(code, before)
+    assert book.build().returncode != 0
+
+
+@pytest.mark.parametrize("code, before", [("1 / 0", ""), (CALL, "{ref}`nowhere` ")], ids=["exception", "reference"])
+def test_a_build_fails_until_the_page_is_mended(book, code, before):
     book.page(code, before)
     assert book.build().returncode != 0
     assert book.build().returncode != 0  # nothing changed: still wrong

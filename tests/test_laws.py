@@ -406,6 +406,17 @@ def test_large_orders_against_arithmetic_in_thirty_digits(law, order):
         assert_allclose(found, float(mpmath.log(exact)), rtol=1e-11, atol=1e-12)
 
 
+@pytest.mark.parametrize("rate, order", [(1 - 2.0**-30, 41), (0.9999, 101)])
+def test_a_peak_narrower_than_the_gaussian(rate, order):
+    """Added nearly always: e^{aL} pulls far to the left, and L flattens there, which makes a narrow peak."""
+    nodes = PoissonLaw(rate, 1.0, "add").nodes(order)
+    with mpmath.workdps(25):
+        q = mpmath.mpf(rate)
+        mixture = lambda t: 1 - q + q * mpmath.e ** (t - mpmath.mpf(1) / 2)  # noqa: E731
+        exact = mpmath.quad(lambda t: mpmath.npdf(t) * mixture(t) ** (1 - order), list(range(-45, 11)))
+        assert_allclose(np.logaddexp.reduce(nodes.log_q + order * nodes.loss), float(mpmath.log(exact)), rtol=1e-13)
+
+
 # --- found by changing the code in small ways
 
 
