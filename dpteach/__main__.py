@@ -15,11 +15,13 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import io
 import json
 import os
 import secrets
 import signal
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -28,7 +30,7 @@ from dpteach import _validate as check
 from dpteach.accountants import NAMES, convention, run_under, summary, warnings_for
 from dpteach.calibration import SOUGHT, calibrate
 from dpteach.moments import ORDERS
-from dpteach.report import statement, to_html, to_markdown
+from dpteach.report import _show, statement, to_html, to_markdown
 from dpteach.run import RELATIONS, NoisySGD
 
 __all__ = ["main", "program"]
@@ -83,22 +85,12 @@ def _account(args: argparse.Namespace) -> str:
     return json.dumps(found, allow_nan=False) if args.json else _table(found)
 
 
-def _cell(value: Any) -> str:
-    if isinstance(value, dict):
-        return "; ".join(f"{key} {_cell(item)}" for key, item in value.items())
-    if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(map(_cell, value)) + "]"
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    return "none" if value is None else str(value)
-
-
 def _table(found: dict[str, Any]) -> str:
     lines = [f"{found['assumptions']}; steps T = {found['steps']}; delta = {found['delta']:g}", ""]
     lines.append(f"{'guarantee':<20}{'kind':<14}{'epsilon':<24}notes")
     for row in found["guarantees"]:
-        notes = ", ".join(f"{k} {_cell(v)}" for k, v in row.items() if k not in ("name", "kind", "epsilon"))
-        lines.append(f"{row['name']:<20}{row['kind']:<14}{_cell(row['epsilon']):<24}{notes}")
+        notes = ", ".join(f"{k} {_show(v)}" for k, v in row.items() if k not in ("name", "kind", "epsilon"))
+        lines.append(f"{row['name']:<20}{row['kind']:<14}{_show(row['epsilon']):<24}{notes}")
     lines += [f"warning: {text}" for text in found["warnings"]]
     return "\n".join(line.rstrip() for line in lines)
 
@@ -138,8 +130,9 @@ def _statement(run: NoisySGD, args: argparse.Namespace, warnings: tuple[str, ...
     whom = {"unit": args.unit, "records_per_unit": args.records_per_user, "tuning_runs": args.tuning_runs}
     facts = statement(run, args.convention, args.delta, orders=args.orders, **whom)
     facts["warnings"].extend(warnings)
-    write = {"md": to_markdown, "html": to_html, "json": lambda found: json.dumps(found, allow_nan=False)}
-    return write[args.format](facts)
+    if args.format == "json":
+        return json.dumps(facts, allow_nan=False)
+    return {"md": to_markdown, "html": to_html}[args.format](facts)
 
 
 def _report(args: argparse.Namespace) -> str:
@@ -163,58 +156,62 @@ def _train(args: argparse.Namespace) -> str:
     length = {"epochs": 15} if args.epochs is None and args.steps is None else {}
     run = run_under(args.convention, **{**_facts(args), **length, "n": 60000})
     _statement(replace(run, epochs=None, steps=1), args)  # bad input is refused before the work
-    from dpteach import mnist, training  # here, since torch takes seconds to load, and the other commands do without
+    import torch  # here, since it takes seconds to load, and the other commands do without
+
+    from dpteach import mnist, training
 
     seed = secrets.randbits(62) if args.seed is None else args.seed
     known = () if args.seed is None else (f"the seed {seed} is known: with it anyone can draw the same noise again",)
     seed = check.whole("seed", seed, "[0, 4.6e18]")
-    model, data = mnist.tutorial_cnn(training.torch.Generator().manual_seed(seed)), mnist.load()
+    model, data = mnist.tutorial_cnn(torch.Generator().manual_seed(seed)), mnist.load()
     options = {"learning_rate": args.learning_rate, "seed": seed, "stop_after": args.stop_after}
     result = training.train(model, run, data.x_train, data.y_train, progress=sys.stderr is not None, **options)
     made = replace(run, epochs=None, steps=result.steps)
+    assert result.model is not None  # as after every training
     _tell(f"test accuracy {training.accuracy(result.model, data.x_test, data.y_test):.2f} %")
     return _statement(made, args, known)
 
 
+_Flags = dict[str, dict[str, Any]]  # option: settings of add_argument
 _NUMBER, _WHOLE = {"type": float}, {"type": int}
-_SIGMA = {"--sigma": {**_NUMBER, "required": True, "help": "noise std / sensitivity, in the convention named"}}
-_STEPS = {
+_SIGMA: _Flags = {"--sigma": {**_NUMBER, "required": True, "help": "noise std / sensitivity, in the convention named"}}
+_STEPS: _Flags = {
     "--epochs": {**_NUMBER, "help": "passes over the data: T = ceil(epochs × n / batch size)"},
     "--steps": {**_WHOLE, "help": "number of noisy updates T, instead of epochs"},
 }
-_SIZE = {
+_SIZE: _Flags = {
     "--n": {**_WHOLE, "help": "number of records"},
     "--batch-size": {**_WHOLE, "help": "records in a batch (expected number under add-remove)"},
     "--q": {**_NUMBER, "help": "sampling rate, instead of n and batch size"},
     **_STEPS,
 }
-_QUESTION = {
+_QUESTION: _Flags = {
     "--delta": {**_NUMBER, "required": True, "help": "δ, in (0, 1); below 1/n"},
     "--orders": {"choices": ORDERS, "default": "integer", "help": "orders of the moments (default: integer)"},
 }
-_JSON = {"--json": {"action": "store_true", "help": "print one JSON object instead of text"}}
-_PAGE = {
+_JSON: _Flags = {"--json": {"action": "store_true", "help": "print one JSON object instead of text"}}
+_PAGE: _Flags = {
     "--unit": {"default": "record", "help": "whom the claim protects: record, user, device, … (default: record)"},
     "--records-per-user": {**_WHOLE, "default": 1, "help": "most records that one unit has (default: 1)"},
     "--tuning-runs": {**_WHOLE, "help": "other trainings on the same data, counted by composition"},
     "--format": {"choices": ("md", "html", "json"), "default": "md", "help": "default: md (Markdown)"},
     "--output": {"help": "file to write, instead of the terminal"},
 }
-_CLIP = {"--clip-norm": {**_NUMBER, "default": 1.0, "help": "clipping norm C, for the record (default: 1)"}}
-_TARGET = {
+_CLIP: _Flags = {"--clip-norm": {**_NUMBER, "default": 1.0, "help": "clipping norm C, for the record (default: 1)"}}
+_TARGET: _Flags = {
     "--find": {"choices": [s.replace("_", "-") for s in SOUGHT], "default": "sigma", "help": "default: sigma"},
     "--guarantee": {"choices": NAMES, "default": "tensor-power", "help": "whose epsilon (default: tensor-power)"},
     "--epsilon": {**_NUMBER, "required": True, "help": "the largest epsilon allowed"},
     "--sigma": {**_NUMBER, "help": "as for account, where steps or batch size are sought"},
 }
-_TRAINING = {
+_TRAINING: _Flags = {
     "--batch-size": {**_SIZE["--batch-size"], "default": 256},
     "--clip-norm": {**_NUMBER, "default": 1.5, "help": "clipping norm C (default: 1.5)"},
     "--learning-rate": {**_NUMBER, "default": 0.25, "help": "η (default: 0.25)"},
     "--seed": {**_WHOLE, "help": "makes the run repeatable, and the noise guessable (default: a secret seed)"},
     "--stop-after": {**_WHOLE, "help": "make only so many of the run's updates"},
 }
-_COMMANDS = {
+_COMMANDS: dict[str, tuple[Callable[[argparse.Namespace], str], _Flags]] = {
     "account": (_account, _SIGMA | _SIZE | _QUESTION | _JSON),
     "calibrate": (_calibrate, _TARGET | _SIZE | _QUESTION | _JSON),
     "report": (_report, _SIGMA | _SIZE | _CLIP | _QUESTION | _PAGE),
@@ -226,8 +223,8 @@ def _checked_output(name: str | None) -> Path | None:
     """The file to write, refused before any work is done; a link is followed."""
     if name is None:
         return None
-    path = Path(os.path.realpath(name))
-    fits = len(path.name.encode()) <= 240  # the file written aside has a longer name
+    path = Path(os.path.realpath(name.replace("\0", "")))
+    fits = len(os.fsencode(path.name)) <= 240 and "\0" not in name  # the file written aside has a longer name
     if not name or not fits or os.path.exists(path) and not path.is_file() or not os.path.isdir(path.parent):
         raise ValueError(f"output = {name!r} isn't allowed: it must be a file, new or old, in a folder that's there")
     return path
@@ -275,7 +272,8 @@ def program() -> int:
     try:
         if sys.stdout is None:
             raise OSError("it's closed")
-        sys.stdout.reconfigure(errors="replace")
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(errors="replace")
         try:
             return main()
         finally:

@@ -12,6 +12,7 @@ import contextlib
 import hashlib
 import json
 import os
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -20,10 +21,8 @@ from typing import Any
 
 import torch
 
-try:
+if sys.platform != "win32":
     import fcntl
-except ImportError:  # Windows: two processes may both compute; the result is the same
-    fcntl = None
 
 __all__ = ["cached", "folder", "load", "save"]
 
@@ -114,7 +113,7 @@ def save(path: Path, result: dict[str, Any]) -> None:
 
 @contextlib.contextmanager
 def _lock(path: Path, patience: float) -> Iterator[None]:
-    if fcntl is None:
+    if sys.platform == "win32":  # no flock: two processes may both compute; the result is the same
         yield
         return
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -13,7 +13,9 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["DELTA", "EPSILON", "choice", "instance", "keep", "members", "real", "reals", "same_shape", "text", "whole"]
+__all__ = [
+    "DELTA", "EPSILON", "choice", "instance", "keep", "members", "real", "reals", "same_shape", "text", "that", "whole",
+]  # fmt: skip
 
 EPSILON = "[0, 1e30]"  # beyond, products with it may overflow
 DELTA = "[1e-300, 1)"  # below, a double loses digits
@@ -119,9 +121,20 @@ def instance(name: str, value: Any, kind: Any, example: str) -> Any:
         ...
     ValueError: law = 3 isn't allowed: it must be an object of the right kind; give for example GaussianLaw(1.0)
     """
-    if not isinstance(value, kind):
-        raise _refuse(name, value, "an object of the right kind", f"give for example {example}")
+    that(name, value, isinstance(value, kind), "an object of the right kind", f"give for example {example}")
     return value
+
+
+def that(name: str, value: Any, holds: bool, allowed: str, advice: str = "") -> None:
+    """Refuse `value` unless `holds`, for what no other check says.
+
+    >>> that("absent", [0.5], False, "at least 2 scores")
+    Traceback (most recent call last):
+        ...
+    ValueError: absent = [0.5] isn't allowed: it must be at least 2 scores
+    """
+    if not holds:
+        raise _refuse(name, value, allowed, advice)
 
 
 def members(name: str, values: Any, kind: Any, example: str) -> tuple:
@@ -133,8 +146,8 @@ def members(name: str, values: Any, kind: Any, example: str) -> tuple:
     ValueError: laws = () isn't allowed: it must be a tuple of at least one; give for example run.laws('add-remove')
     """
     found = tuple(values) if isinstance(values, (tuple, list)) else ()
-    if not found or not all(isinstance(value, kind) for value in found):
-        raise _refuse(name, values, "a tuple of at least one", f"give for example {example}")
+    right = len(found) > 0 and all(isinstance(value, kind) for value in found)
+    that(name, values, right, "a tuple of at least one", f"give for example {example}")
     return found
 
 

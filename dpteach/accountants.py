@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from dpteach.composition import OptimalComposition, StrongComposition
 from dpteach.guarantees import Guarantee, Kind
 from dpteach.limits import BerryEsseenGuarantee, EdgeworthGuarantee, clt_guarantee
 from dpteach.moments import ORDERS, MomentsGuarantee, Orders
-from dpteach.run import NoisySGD, Relation
+from dpteach.run import RUN_EXAMPLE, NoisySGD, Relation
 from dpteach.tensor_power import TensorPower
 
 __all__ = [
@@ -59,6 +60,7 @@ def convention(run: NoisySGD, relation: Relation) -> str:
     >>> convention(NoisySGD.at_rate(0.01, steps=1, noise_multiplier=4.0), "add-remove")
     'add-remove neighbours, poisson batches, noise std 4 × clip_norm on the sum (sigma = 4)'
     """
+    check.instance("run", run, NoisySGD, RUN_EXAMPLE)
     return (
         f"{relation} neighbours, {run.sampling} batches, noise std {run.noise_multiplier:g} × clip_norm on the sum "
         f"(sigma = {run.sigma(relation):g})"
@@ -92,20 +94,19 @@ def account(run: NoisySGD, relation: Relation, orders: Orders = "integer") -> tu
     rdp upper bound 1.0355
     """
     check.choice("orders", orders, ORDERS)
-    laws = run.laws(relation)
+    laws = check.instance("run", run, NoisySGD, RUN_EXAMPLE).laws(relation)
     worst = laws[0]  # 'remove' carries the larger log moment: E2 ≥ E1 (chapter 3)
-    where = convention(run, relation)
-    common = {"steps": run.steps, "convention": where}
-    moments = {"law": worst, "orders": orders, **common}
+    steps, where = run.steps, convention(run, relation)
+    moments = partial(MomentsGuarantee, law=worst, steps=steps, orders=orders, convention=where)
     makers: tuple[tuple[str, Kind, Callable[[], Guarantee]], ...] = (
-        ("tensor-power", "bracket", lambda: TensorPower(laws=laws, **common)),
-        ("moments", "upper bound", lambda: MomentsGuarantee(**moments)),
-        ("rdp", "upper bound", lambda: MomentsGuarantee(conversion="renyi", name="rdp", **moments)),
-        ("optimal-composition", "upper bound", lambda: OptimalComposition(laws=laws, **common)),
-        ("strong-composition", "upper bound", lambda: StrongComposition(laws=laws, **common)),
-        ("berry-esseen", "upper bound", lambda: BerryEsseenGuarantee(law=worst, **common)),
-        ("edgeworth", "asymptotic", lambda: EdgeworthGuarantee(laws=laws, **common)),
-        ("clt", "asymptotic", lambda: clt_guarantee(worst, **common)),
+        ("tensor-power", "bracket", lambda: TensorPower(laws=laws, steps=steps, convention=where)),
+        ("moments", "upper bound", moments),
+        ("rdp", "upper bound", partial(moments, conversion="renyi", name="rdp")),
+        ("optimal-composition", "upper bound", lambda: OptimalComposition(laws=laws, steps=steps, convention=where)),
+        ("strong-composition", "upper bound", lambda: StrongComposition(laws=laws, steps=steps, convention=where)),
+        ("berry-esseen", "upper bound", lambda: BerryEsseenGuarantee(law=worst, steps=steps, convention=where)),
+        ("edgeworth", "asymptotic", lambda: EdgeworthGuarantee(laws=laws, steps=steps, convention=where)),
+        ("clt", "asymptotic", lambda: clt_guarantee(worst, steps, convention=where)),
     )
     return tuple(_or_reason(*maker, where) for maker in makers)
 
@@ -141,6 +142,7 @@ def answer(guarantee: Guarantee | Unavailable, delta: float) -> dict[str, Any]:
     True
     """
     delta = check.real("delta", delta, check.DELTA, _DELTA_ADVICE)
+    check.instance("guarantee", guarantee, Guarantee | Unavailable, "GaussianGuarantee(mu=1.0)")
     row = {"name": guarantee.name, "kind": guarantee.kind}
     try:
         return row | {"epsilon": guarantee.epsilon(delta), **guarantee.details(delta)}
@@ -163,6 +165,7 @@ def warnings_for(run: NoisySGD, delta: float) -> list[str]:
     """
     delta = check.real("delta", delta, check.DELTA, _DELTA_ADVICE)
     told = []
+    check.instance("run", run, NoisySGD, RUN_EXAMPLE)
     if run.n is None:
         told.append("n isn't known, so nothing can be said of delta against 1/n")
     elif delta >= 1 / run.n:

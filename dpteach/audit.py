@@ -34,7 +34,7 @@ __all__ = [
     "one_run_tail",
 ]  # fmt: skip
 
-_DELTA = "[0, 1)"
+_DELTA, _CONFIDENCE, _RUNS = "[0, 1)", "[1e-9, 1)", "[1, 1e15]"
 _CONFIDENCE_ADVICE = "it's the probability with which the statement holds, such as 0.95"
 
 
@@ -48,9 +48,9 @@ def clopper_pearson(count: ArrayLike, trials: int, miss: float) -> tuple[np.ndar
     >>> float(low), round(float(high), 6), round(1 - 0.025 ** (1 / 100), 6)
     (0.0, 0.036217, 0.036217)
     """
-    trials = check.whole("trials", trials, "[1, inf)", "the number of independent runs")
+    trials = check.whole("trials", trials, _RUNS, "the number of independent runs")
     count = check.reals("count", count, f"[0, {trials}]", "it's a number of runs")
-    miss = check.real("miss", miss, "(0, 0.5]", "it's the probability of error of each end")
+    miss = check.real("miss", miss, "[1e-100, 0.5]", "it's the probability of error of each end")
     low = np.where(count > 0, beta.ppf(miss, np.maximum(count, 1), trials - count + 1), 0.0)
     high = np.where(count < trials, beta.isf(miss, count + 1, np.maximum(trials - count, 1)), 1.0)
     return low, high
@@ -89,9 +89,9 @@ class Audit(Guarantee):
     convention: str = "of the two data sets that were audited"
 
     def __post_init__(self) -> None:
-        self._keep(confidence=check.real("confidence", self.confidence, "(0, 1)", _CONFIDENCE_ADVICE))
+        self._keep(confidence=check.real("confidence", self.confidence, _CONFIDENCE, _CONFIDENCE_ADVICE))
         for errors, runs in (("false_positives", "absent"), ("false_negatives", "present")):
-            total = check.whole(runs, getattr(self, runs), "[1, inf)", "the number of independent runs")
+            total = check.whole(runs, getattr(self, runs), _RUNS, "the number of independent runs")
             self._keep(**{runs: total, errors: check.whole(errors, getattr(self, errors), f"[0, {total}]")})
 
     @property
@@ -164,7 +164,7 @@ def best_threshold(absent: ArrayLike, present: ArrayLike, delta: float, confiden
     """
     absent, present = _scores(absent, present)
     delta = check.real("delta", delta, _DELTA)
-    miss = (1 - check.real("confidence", confidence, "(0, 1)", _CONFIDENCE_ADVICE)) / 2
+    miss = (1 - check.real("confidence", confidence, _CONFIDENCE, _CONFIDENCE_ADVICE)) / 2
     thresholds = np.unique(np.concatenate([absent, present]))
     false_positives = absent.size - np.searchsorted(np.sort(absent), thresholds, side="right")
     false_negatives = np.searchsorted(np.sort(present), thresholds, side="right")
@@ -187,11 +187,8 @@ def held_out_audit(absent: ArrayLike, present: ArrayLike, delta: float, confiden
     (1000, True)
     """
     absent, present = _scores(absent, present)
-    if min(absent.size, present.size) < 2:
-        raise ValueError(
-            f"absent and present have {absent.size} and {present.size} scores: give at least 2 of each, half of them"
-            " choose the threshold"
-        )
+    for name, scores in (("absent", absent), ("present", present)):
+        check.that(name, scores, scores.size >= 2, "at least 2 scores", "half of them choose the threshold")
     threshold = best_threshold(absent[::2], present[::2], delta, confidence)
     return audit_scores(absent[1::2], present[1::2], threshold, confidence)
 
@@ -222,7 +219,7 @@ def one_run_tail(correct: int, guesses: int, epsilon: float, *, canaries: int, d
     """
     guesses = check.whole("guesses", guesses, "[1, 1e7]")
     correct = check.whole("correct", correct, f"[0, {guesses}]", "of the guesses, not of the canaries")
-    canaries = check.whole("canaries", canaries, f"[{guesses}, inf)", "at most one guess for each canary")
+    canaries = check.whole("canaries", canaries, f"[{guesses}, 1e15]", "at most one guess for each canary")
     epsilon, delta = check.real("epsilon", epsilon, check.EPSILON), check.real("delta", delta, _DELTA)
     right = 1 / (1 + math.exp(-epsilon))
     tail = float(binom.sf(correct - 1, guesses, right))
@@ -242,8 +239,11 @@ def one_run_epsilon(
     >>> round(one_run_epsilon(90, 100, canaries=1000, delta=1e-5), 3)
     1.626
     """
-    miss = 1 - check.real("confidence", confidence, "(0, 1)", _CONFIDENCE_ADVICE)
-    refuted = lambda e: one_run_tail(correct, guesses, e, canaries=canaries, delta=delta) <= miss  # noqa: E731
+    miss = 1 - check.real("confidence", confidence, _CONFIDENCE, _CONFIDENCE_ADVICE)
+
+    def refuted(e: float) -> bool:
+        return one_run_tail(correct, guesses, e, canaries=canaries, delta=delta) <= miss
+
     if not refuted(0.0):
         return 0.0
     low, high = 0.0, 1.0

@@ -51,15 +51,9 @@ class Calibrated:
 
 
 def calibrate(
-    sought: Sought,
-    guarantee: str,
-    relation: Relation,
-    *,
-    epsilon: float,
-    delta: float,
-    orders: Orders = "integer",
-    **facts: Any,
-) -> Calibrated:
+    sought: Sought, guarantee: str, relation: Relation,
+    *, epsilon: float, delta: float, orders: Orders = "integer", **facts: Any,
+) -> Calibrated:  # fmt: skip
     """The least σ, or the most steps or the largest batch, for which `guarantee` gives at most `epsilon` at `delta`.
 
     Parameters
@@ -94,7 +88,10 @@ def calibrate(
         run = run_under(relation, **{**facts, sought: value})
         return run, next(g for g in account(run, relation, orders) if g.name == guarantee)
 
-    ask = functools.cache(lambda value: epsilon_or_reason(given(value)[1], delta))
+    @functools.cache
+    def ask(value: float) -> tuple[float, str]:
+        return epsilon_or_reason(given(value)[1], delta)
+
     search = {"sigma": _sigma, "steps": _steps, "batch_size": _batch_size}[sought]
     value = search(ask, target, f"epsilon = {target:g} isn't reached at delta = {delta:g} by {guarantee}", facts)
     run, found = given(value)
@@ -116,8 +113,12 @@ Ask = Callable[[float], tuple[float, str]]
 
 
 def _sigma(ask: Ask, target: float, failure: str, facts: dict[str, Any]) -> float:
-    rounded = lambda log_sigma: float(f"{math.exp(log_sigma):.10g}")  # noqa: E731 (what's printed is what was asked)
-    excess = lambda log_sigma: _log_ratio(ask(rounded(log_sigma))[0], target)  # noqa: E731
+    def rounded(log_sigma: float) -> float:  # what's printed is what was asked
+        return float(f"{math.exp(log_sigma):.10g}")
+
+    def excess(log_sigma: float) -> float:
+        return _log_ratio(ask(rounded(log_sigma))[0], target)
+
     low = high = 0.0
     step = math.log(2)
     while excess(high) > 0:
@@ -144,7 +145,7 @@ def _steps(ask: Ask, target: float, failure: str, facts: dict[str, Any]) -> int:
 
 
 def _batch_size(ask: Ask, target: float, failure: str, facts: dict[str, Any]) -> int:
-    n = check.whole("n", facts.get("n"), "[1, inf)", "a batch size is sought among 1, …, n")
+    n = check.whole("n", facts.get("n"), "[1, 9e15]", "a batch size is sought among 1, …, n")
     return _largest(ask, target, n, "batch_size", failure, "")
 
 
@@ -162,13 +163,16 @@ def _largest(ask: Ask, target: float, most: int, name: str, failure: str, refusa
         if high == most:
             return most
         low, high, factor = high, min(high * factor, most), factor**2
-    excess = lambda log_k: _log_ratio(ask(round(math.exp(log_k)))[0], target)  # noqa: E731
-    found = round(math.exp(brentq(excess, math.log(low), math.log(high), xtol=0.1 / high)))
-    while ask(found)[0] > target:
-        found -= 1
-    while ask(found + 1)[0] <= target:
-        found += 1
-    return found
+    excess = lambda log_k: _log_ratio(ask(min(round(math.exp(log_k)), high))[0], target)  # noqa: E731
+    guess, step = round(math.exp(brentq(excess, math.log(low), math.log(high), xtol=0.1 / high))), 1
+    while high - low > 1:  # from the guess on in growing steps, then by halves
+        middle = guess if low < guess < high else (low + high) // 2
+        if ask(middle)[0] <= target:
+            low, guess = middle, middle + step
+        else:
+            high, guess = middle, middle - step
+        step *= 2
+    return low
 
 
 def _log_ratio(epsilon: float, target: float) -> float:
@@ -185,12 +189,19 @@ def safe_root(excess: Callable[[float], float], *, infeasible: float, feasible: 
     >>> -1e-6 <= x**3 - 2 <= 0
     True
     """
+    check.instance("excess", excess, Callable, "lambda x: x - 1")
+    infeasible = check.real("infeasible", infeasible, "[-1e300, 1e300]")
+    feasible = check.real("feasible", feasible, "[-1e300, 1e300]")
+    tolerance, value_at = check.real("tolerance", tolerance, "[0, inf)"), functools.cache(excess)
+    check.real("excess(infeasible)", value_at(infeasible), "(0, inf]")
+    check.real("excess(feasible)", value_at(feasible), "[-inf, 0]")
 
     def aimed(x: float) -> float:
-        value = excess(x)
+        value = value_at(x)
         return 0.0 if -tolerance <= value <= 0 else value + tolerance / 2
 
-    point, step = brentq(aimed, infeasible, feasible, xtol=1e-11), 1e-11
-    while excess(point) > 0:  # at a jump the search may end on the wrong side
-        point, step = point + math.copysign(step, feasible - point), 2 * step
+    point, step = brentq(aimed, infeasible, feasible, xtol=1e-11, maxiter=10_000), 1e-11
+    while value_at(point) > 0:  # at a jump the search may end on the wrong side
+        gap = feasible - point
+        point, step = point + math.copysign(min(step, abs(gap)), gap), 2 * step
     return point

@@ -41,16 +41,9 @@ from torch.func import functional_call, grad, vmap
 from dpteach import _validate as check
 
 __all__ = [
-    "ENGINES",
-    "ClippedSum",
-    "Loss",
-    "channels_last",
-    "check_model",
-    "check_records",
-    "clipped_sum",
-    "keep_freed_memory",
-    "trainable",
-]
+    "ENGINES", "ClippedSum", "Loss", "channels_last", "check_model", "check_records", "clipped_sum",
+    "keep_freed_memory", "trainable",
+]  # fmt: skip
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 
@@ -88,15 +81,9 @@ def trainable(model: nn.Module) -> dict[str, nn.Parameter]:
 
 
 def clipped_sum(
-    model: nn.Module,
-    loss: Loss,
-    inputs: Tensor,
-    targets: Tensor,
-    clip_norm: float,
-    *,
-    engine: str = "fast",
-    microbatch: int | None = None,
-) -> ClippedSum:
+    model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, clip_norm: float,
+    *, engine: str = "fast", microbatch: int | None = None,
+) -> ClippedSum:  # fmt: skip
     """Σ_i v_i · min(1, C/‖v_i‖₂) over a batch, v_i the gradient of record i's own loss.
 
     Parameters
@@ -124,12 +111,12 @@ def clipped_sum(
     check.instance("loss", loss, Callable, "torch.nn.functional.cross_entropy")
     check_records(inputs, targets)
     held = torch.finfo(parameters[0].dtype) if parameters else torch.finfo(torch.float32)
-    held = f"[{held.tiny / held.eps:.3g}, {held.max * held.eps:.3g}]"
-    clip_norm = check.real("clip_norm", clip_norm, held, "the clipping norm C, which the parameters' type must hold")
+    fits = f"[{held.tiny / held.eps:.3g}, {held.max * held.eps:.3g}]"
+    clip_norm = check.real("clip_norm", clip_norm, fits, "the clipping norm C, which the parameters' type must hold")
     run = ENGINES[check.choice("engine", engine, tuple(ENGINES))]
     size = max(len(inputs), 1)  # an empty Poisson batch is one empty part
-    chunk = size if microbatch is None else check.whole("microbatch", microbatch, "[1, inf)")
-    batches = zip(inputs.split(chunk), targets.split(chunk), strict=True)
+    chunk = size if microbatch is None else min(size, check.whole("microbatch", microbatch, "[1, inf)"))
+    batches = zip(torch.split(inputs, chunk), torch.split(targets, chunk), strict=True)
     parts = [_without_bad_records(run, model, loss, x, y, clip_norm) for x, y in batches]
     gradients = tuple(reduce(torch.add, group) for group in zip(*(part.gradients for part in parts), strict=True))
     return ClippedSum(gradients, torch.cat([part.norms for part in parts]))
@@ -164,7 +151,7 @@ def _naive(model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, clip_n
     parameters = tuple(trainable(model).values())
     total = [torch.zeros_like(p) for p in parameters]
     norms = []
-    for x, y in zip(inputs.split(1), targets.split(1), strict=True):
+    for x, y in zip(torch.split(inputs, 1), torch.split(targets, 1), strict=True):
         value = loss(model(x), y).sum()
         gradient = torch.autograd.grad(value, parameters, allow_unused=True, materialize_grads=True)
         norm = torch.stack([g.norm() for g in gradient]).norm()
@@ -199,7 +186,7 @@ def _fast(model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, clip_no
     with _recorded_calls(model, parameters, len(inputs)) as calls:
         total = _total_loss(loss, model(channels_last(inputs)), targets)
     deltas = torch.autograd.grad(total, [call.edge for call in calls], allow_unused=True)
-    pieces: dict[nn.Parameter, list[_Piece]] = {p: [] for p in parameters}
+    pieces: dict[Tensor, list[_Piece]] = {p: [] for p in parameters}
     for call, delta in zip(calls, deltas, strict=True):
         for parameter, piece in () if delta is None else _layer_pieces(call.layer, call.inputs, delta):
             if parameter in pieces:  # not a frozen one
@@ -275,7 +262,7 @@ def channels_last(x: Tensor) -> Tensor:
     >>> bool((channels_last(x) == x).all()), channels_last(x).stride(1)
     (True, 1)
     """
-    if x.ndim != 4:
+    if check.instance("x", x, Tensor, "torch.rand(2, 3, 4, 5)").ndim != 4:
         return x
     n, c, h, w = x.shape
     if c == 1:  # any layout is channels-last then; convolution looks at the strides, so say it there
@@ -283,7 +270,7 @@ def channels_last(x: Tensor) -> Tensor:
     return x.contiguous(memory_format=torch.channels_last)
 
 
-def _layer_pieces(layer: nn.Module, x: Tensor, delta: Tensor) -> list[tuple[nn.Parameter, _Piece]]:
+def _layer_pieces(layer: nn.Module, x: Tensor, delta: Tensor) -> list[tuple[Tensor, _Piece]]:
     """Per-record gradients of a layer's own parameters, from its input and its output's
     gradient.
     """
@@ -296,8 +283,8 @@ def _layer_pieces(layer: nn.Module, x: Tensor, delta: Tensor) -> list[tuple[nn.P
 
 
 def _dense_pieces(
-    layer: nn.Module, x: Tensor, delta: Tensor, restore: Callable = lambda weight: weight
-) -> list[tuple[nn.Parameter, _Piece]]:
+    layer: nn.Linear | nn.Conv2d, x: Tensor, delta: Tensor, restore: Callable = lambda weight: weight
+) -> list[tuple[Tensor, _Piece]]:
     """A dense layer at P positions: the weight's gradient is Σ_l δ_l x_lᵀ, (out, in).
 
     The gradients are formed, unless P²(out + in) < out·in: then the norms by a double sum over the
@@ -306,33 +293,33 @@ def _dense_pieces(
     delta = delta.reshape(len(x), x.shape[1], -1)
     (positions, size_in), size_out = x.shape[1:], delta.shape[2]
     if positions**2 * (size_out + size_in) < size_out * size_in:
-        piece = _Product(delta, x, restore)
+        piece: _Piece = _Product(delta, x, restore)
     else:
         piece = _Explicit(torch.bmm(delta.mT, x), restore)
     bias = [] if layer.bias is None else [(layer.bias, _Explicit(delta.sum(1)))]
     return [(layer.weight, piece), *bias]
 
 
-def _conv_pieces(layer: nn.Conv2d, x: Tensor, delta: Tensor) -> list[tuple[nn.Parameter, _Piece]]:
+def _conv_pieces(layer: nn.Conv2d, x: Tensor, delta: Tensor) -> list[tuple[Tensor, _Piece]]:
     """Conv2d is a dense layer applied to each patch.
 
     With the channels innermost in memory, a patch is kh runs of kw·channels numbers:
     `Tensor.unfold` over rows and over columns, and one copy, about twice as fast as `F.unfold`.
     """
     (kh, kw), (sh, sw), channels = layer.kernel_size, layer.stride, layer.in_channels
-    ph, pw = (0, 0) if layer.padding == "valid" else layer.padding
+    ph, pw = (0, 0) if isinstance(layer.padding, str) else layer.padding  # a word: "valid"
     x = x.permute(0, 2, 3, 1)
     rows = (F.pad(x, (0, 0, pw, pw, ph, ph)) if ph or pw else x).flatten(2)  # record, row, column · channel
     patches = rows.unfold(1, kh, sh).unfold(2, kw * channels, sw * channels)
     patches = patches.reshape(len(x), -1, kh * kw * channels)  # record, position, row · column · channel
 
     def restore(weight: Tensor) -> Tensor:  # to (…, out, channel, row, column)
-        return weight.unflatten(-1, (kh, kw, channels)).movedim(-1, -3)
+        return torch.unflatten(weight, -1, (kh, kw, channels)).movedim(-1, -3)
 
     return _dense_pieces(layer, patches, delta.permute(0, 2, 3, 1), restore)
 
 
-def _vmap_pieces(layer: nn.Module, x: Tensor, delta: Tensor) -> list[tuple[nn.Parameter, _Piece]]:
+def _vmap_pieces(layer: nn.Module, x: Tensor, delta: Tensor) -> list[tuple[Tensor, _Piece]]:
     """Any other layer: differentiate ⟨output, δ⟩ for each record, for this layer alone."""
     own = {name: p.detach() for name, p in layer.named_parameters(recurse=False)}
 
@@ -407,7 +394,7 @@ class _Product(NamedTuple):
 _Piece = _Explicit | _Product
 
 
-def _joined(pieces: list[_Piece], parameter: nn.Parameter, batch: int) -> _Piece:
+def _joined(pieces: list[_Piece], parameter: Tensor, batch: int) -> _Piece:
     """One piece of what a parameter's uses contribute: added up before anything is measured."""
     if len(pieces) == 1:
         return pieces[0]
@@ -460,7 +447,7 @@ use GroupNorm or LayerNorm instead
         running = isinstance(layer, nn.modules.instancenorm._InstanceNorm) and layer.track_running_stats
         if running or isinstance(layer, nn.modules.batchnorm._BatchNorm):
             raise _mixes(name, layer)
-    if inputs is not None and len(inputs) >= 2:
+    if inputs is not None and check.instance("inputs", inputs, Tensor, "x_train[:2]").shape[:1] >= (2,):
         first, second = (_outputs_of_first(model, inputs[pair]) for pair in ([0, 1], [0, 0]))
         for (name, layer, a), (_, _, b) in zip(first, second, strict=True):
             if not torch.allclose(a, b, rtol=1e-4, atol=1e-6, equal_nan=True):

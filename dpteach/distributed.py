@@ -25,6 +25,7 @@ import subprocess
 import sys
 import tempfile
 from datetime import timedelta
+from functools import partial
 from types import FunctionType
 from typing import Any
 
@@ -36,7 +37,7 @@ from torch import Tensor, nn
 from dpteach import _validate as check
 from dpteach import mnist, sampling, training
 from dpteach.clipping import Loss, check_model, clipped_sum, keep_freed_memory, trainable
-from dpteach.run import NoisySGD
+from dpteach.run import RUN_EXAMPLE, NoisySGD
 
 __all__ = ["LostRank", "distributed_step", "launch", "part", "train_distributed"]
 
@@ -61,9 +62,9 @@ def part(drawn: Tensor, rank: int, size: int, shard: range | None = None) -> Ten
     >>> [part(drawn, 0, 3, shard).tolist() for shard in (range(0, 5), range(5, 8), range(8, 10))]
     [[0, 3, 4], [], [0, 1]]
     """
-    size = check.whole("size", size, "[1, inf)", "the number of ranks")
+    size = check.whole("size", size, "[1, 1e5]", "the number of ranks")
     rank = check.whole("rank", rank, f"[0, {size - 1}]", "ranks are counted from 0")
-    check.instance("drawn", drawn, Tensor, "dpteach.sampling.draw(run, generator)")
+    check.that("drawn", drawn, isinstance(drawn, Tensor) and drawn.ndim == 1, "a tensor (batch,) of positions")
     if shard is None:
         return drawn.tensor_split(size)[rank]
     check.instance("shard", shard, range, "range(0, 30000)")
@@ -87,6 +88,8 @@ def distributed_step(
     noise : in the same state on every rank, so that all add the same noise, once.
     options : engine and microbatch, see `dpteach.clipping.clipped_sum`.
     """
+    check.instance("run", run, NoisySGD, RUN_EXAMPLE)
+    drawn = check.whole("drawn", drawn, "[0, inf)", "the number of records in all parts together")
     clipped = clipped_sum(model, loss, inputs, targets, run.clip_norm, **options)
     counts = torch.tensor([len(inputs), clipped.skipped], dtype=torch.float32)  # exact up to 2^24
     total = torch.cat([*(g.flatten() for g in clipped.gradients), counts])
@@ -95,7 +98,7 @@ def distributed_step(
     except RuntimeError as error:  # gloo: a connection was closed, or time is up
         who = f"rank {dist.get_rank()} of {dist.get_world_size()}"
         raise LostRank(f"{who} can't get the others' sums, so no step is made: start all ranks again") from error
-    *sums, counts = total.split([*(g.numel() for g in clipped.gradients), 2])
+    *sums, counts = torch.split(total, [*(g.numel() for g in clipped.gradients), 2])
     if int(counts[0]) != drawn:
         raise LostRank(f"{drawn} records were drawn, but the ranks' parts hold {int(counts[0])}: no step is made")
     totals = [flat.view_as(theta) for flat, theta in zip(sums, trainable(model).values(), strict=True)]
@@ -120,9 +123,13 @@ def train_distributed(
     rates, or shards that overlap or leave a gap. Raises `LostRank` when a rank is lost on the way.
     """
     rank, size = dist.get_rank(), dist.get_world_size()
-    everything = range(run.n or 0)
+    check.instance("run", run, NoisySGD, RUN_EXAMPLE)
+    for name, tensor in {"inputs": inputs, "targets": targets}.items():
+        held = isinstance(tensor, Tensor) and tensor.ndim > 0
+        check.that(name, tensor, held, "a tensor whose first dimension is the record")
+    seed, everything = check.whole("seed", seed, "[0, inf)"), range(run.n or 0)
     eta, steps = training._checked(run, everything, everything, learning_rate, stop_after)
-    first = check.instance("shard", shard, range, "range(0, 30000)").start if shard else 0
+    first = check.instance("shard", shard, range, "range(0, 30000)").start if shard is not None else 0
     facts = (training._facts(run), seed, eta(0), eta(run.steps - 1), steps, shard is None)
     _agree(facts, (first, first + len(inputs), first + len(targets)))
     check_model(model, inputs[:2])
@@ -193,14 +200,15 @@ def launch(worker: Any, size: int, *args: Any, timeout: float = 120, patience: f
     """
     check.instance("worker", worker, FunctionType, "a function worker(rank, size) with its source in a file or cell")
     size = check.whole("size", size, "[1, 1024]", "one process for each rank")
+    check.instance("lost", lost, tuple, "(1,)")
     timeout, patience = check.real("timeout", timeout, "(0, 1e6]"), check.real("patience", patience, "(0, 1e6]")
     facts = {"name": worker.__name__, "args": args, "size": size, "timeout": timeout, "patience": patience}
     source, results = inspect.getsource(worker) + _WORKER.format(**facts), []
-    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    options["env"] = os.environ | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": _loopback()}
+    popen = partial(subprocess.Popen, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": _loopback()}
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-c", source, f"{folder}/store"]
-        processes = [subprocess.Popen([*command, str(rank)], **options) for rank in range(size)]
+        processes = [popen([*command, str(rank)], env=environment) for rank in range(size)]
         spoken = [process.communicate() for process in processes]
     for rank, (process, (printed, errors)) in enumerate(zip(processes, spoken, strict=True)):
         if process.returncode and rank not in lost:
@@ -223,8 +231,9 @@ def main() -> None:
     dist.init_process_group("gloo", timeout=timedelta(seconds=60))
     run = NoisySGD(n=60000, batch_size=256, epochs=15, noise_multiplier=1.3, clip_norm=1.5, sampling="fixed-size")
     data, model = mnist.load(), mnist.tutorial_cnn(torch.Generator().manual_seed(1))
-    options = {"learning_rate": 0.25, "seed": 1, "stop_after": int(sys.argv[1])}
-    result = train_distributed(model, run, data.x_train, data.y_train, **options)
+    records, steps = (data.x_train, data.y_train), int(sys.argv[1])
+    result = train_distributed(model, run, *records, learning_rate=0.25, seed=1, stop_after=steps)
+    assert result.model is not None  # as after every training
     if dist.get_rank() == 0:
         norms = [p.double().norm().item() for p in result.model.parameters()]
         print(json.dumps({"ranks": dist.get_world_size(), "steps": result.steps, "parameter_norms": norms}), flush=True)

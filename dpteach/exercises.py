@@ -5,14 +5,21 @@ with properties that any right answer has. It names the first input that fails a
 mistake; it never prints the right value.
 """
 
+from __future__ import annotations
+
 import copy
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, NoReturn
 
 import numpy as np
 
 from dpteach import _validate
 
 __all__ = ["ExerciseFailed", "check"]
+
+
+_Function = Callable[..., Any]
 
 
 class ExerciseFailed(AssertionError):
@@ -22,14 +29,15 @@ class ExerciseFailed(AssertionError):
     its message alone, without a traceback.
     """
 
-    def _render_traceback_(self):
+    def _render_traceback_(self) -> list[str]:
         return [str(self)]
 
 
 def check(
-    student, *, on=None, like=None, expected=None, properties=None,
-    rtol=1e-9, atol=0.0, hints=None, mistakes=None, name=None,
-):  # fmt: skip
+    student: Any, *, on: Any = None, like: _Function | None = None, expected: Any = None,
+    properties: dict[str, _Function] | None = None, rtol: float = 1e-9, atol: float = 0.0,
+    hints: dict[str, str] | None = None, mistakes: dict[str, _Function] | None = None, name: str | None = None,
+) -> None:  # fmt: skip
     """Check a student's function (or value), say what is wrong, or print one line of success.
 
     Parameters
@@ -79,7 +87,7 @@ def check(
     if not callable(student):  # a value: the same as a function without arguments
         student, on, name = (lambda value=student: value), [()], name or "the answer"
         expected = None if expected is None else [expected]
-    name = name or getattr(student, "__name__", "your function")
+    name = str(name or getattr(student, "__name__", "your function"))
     sequence = (list, tuple, np.ndarray)
     if not isinstance(on, sequence) or len(on) == 0:
         raise ValueError("on must be a list of at least one input: the check would pass without looking")
@@ -116,26 +124,26 @@ class _Input:
 
     name: str
     place: str
-    args: tuple
-    kwargs: dict
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
 
     @classmethod
-    def of(cls, name, place, entry):
+    def of(cls, name: str, place: str, entry: Any) -> _Input:
         if isinstance(entry, dict):
             return cls(name, place, (), entry)
         return cls(name, place, entry if isinstance(entry, tuple) else (entry,), {})
 
-    def to(self, function, *before):
+    def to(self, function: _Function, *before: Any) -> Any:
         """The function's result, on copies of the arguments."""
         args, kwargs = copy.deepcopy((self.args, self.kwargs))
         return function(*before, *args, **kwargs)
 
-    def __str__(self):
+    def __str__(self) -> str:
         shown = [_show(a) for a in self.args] + [f"{key}={_show(a)}" for key, a in self.kwargs.items()]
         return f"{self.name}({', '.join(shown)})"
 
 
-def _show(value):
+def _show(value: Any) -> str:
     """Short text of a value: numbers to 6 digits, arrays by their first entries."""
     if isinstance(value, (float, np.floating)):
         short = f"{value:.6g}"
@@ -149,7 +157,7 @@ def _show(value):
 _UNTOLD = object()
 
 
-def _fail(problem, hint=None, one=None, result=_UNTOLD):
+def _fail(problem: str, hint: str | None = None, one: _Input | None = None, result: Any = _UNTOLD) -> NoReturn:
     """Raise with the problem, the input it was first seen at, the student's result there, and the hint."""
     told = result is not _UNTOLD
     if one is not None and (one.args or one.kwargs):
@@ -159,7 +167,7 @@ def _fail(problem, hint=None, one=None, result=_UNTOLD):
     raise ExerciseFailed(problem + (f"\n  Hint: {hint}" if hint else "")) from None
 
 
-def _run(student, one, hints):
+def _run(student: _Function, one: _Input, hints: dict[str, str]) -> Any:
     """The student's result for one input; what goes wrong on the way is said in plain words."""
     try:
         result = one.to(student)
@@ -176,7 +184,7 @@ def _run(student, one, hints):
     return result
 
 
-def _numeric(value):
+def _numeric(value: Any) -> np.ndarray | None:
     """The value as an array of numbers, or None when it isn't one (tuples of numbers are)."""
     try:
         array = np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
@@ -185,11 +193,10 @@ def _numeric(value):
     return array if array.dtype.kind in "biufc" else None
 
 
-def _check_kind(one, result, want, hints):
+def _check_kind(one: _Input, result: Any, want: Any, hints: dict[str, str]) -> None:
     """Type, shape and NaN: what can be said before comparing values."""
     right, given = _numeric(want), _numeric(result)
-    fits, truth = isinstance(result, type(want)), None
-    kind = f"a {type(want).__name__}"
+    fits, kind = isinstance(result, type(want)), f"a {type(want).__name__}"
     if right is not None:
         truth = right.dtype.kind == "b"
         kind = "an array of numbers" if right.ndim else "True or False" if truth else "a number"
@@ -197,32 +204,35 @@ def _check_kind(one, result, want, hints):
     if not fits:
         words = f"{kind}, not a {type(result).__name__}"
         _fail(f"{one.name}: the result should be {words}.", hints.get("type"), one, result)
-    if right is not None and given.shape != right.shape:
+    if right is None or given is None:
+        return
+    if given.shape != right.shape:
         words = f"{kind} of shape {right.shape}, not {given.shape}"
         _fail(f"{one.name}: the result should be {words}.", hints.get("shape"), one, result)
-    if right is not None and np.isnan(given).any() and not np.isnan(right).any():
+    if np.isnan(given).any() and not np.isnan(right).any():
         _fail(f"{one.name}: the result isn't a number (NaN).", hints.get("nan"), one, result)
 
 
-def _equal(result, want, rtol, atol):
+def _equal(result: Any, want: Any, rtol: float, atol: float) -> bool:
     right, given = _numeric(want), _numeric(result)
     if right is None or given is None:
         return bool(result == want)
     return right.shape == given.shape and np.allclose(given, right, rtol=rtol, atol=atol, equal_nan=True)
 
 
-def _same_mistake(wrong, inputs, results, rtol, atol):
+def _same_mistake(wrong: _Function, inputs: list[_Input], results: list[Any], rtol: float, atol: float) -> bool:
     try:
         return all(_equal(r, one.to(wrong), rtol, atol) for r, one in zip(results, inputs, strict=True))
     except Exception:  # a wrong formula may break where the right one doesn't
         return False
 
 
-def _diagnose(results, wanted, good, rtol, atol):
+def _diagnose(results: list[Any], wanted: Any, good: list[bool], rtol: float, atol: float) -> tuple[str, str]:
     """The kind of a mistake and the sentence that describes it."""
-    right, given = ([_numeric(value) for value in values] for values in (wanted, results))
-    if all(x is not None and x.dtype.kind in "iuf" and np.isfinite(x).all() for x in right + given):
-        right, given = (np.concatenate([x.ravel() for x in values]).astype(float) for values in (right, given))
+    arrays = [_numeric(value) for value in (*wanted, *results)]
+    flat = [x.ravel() for x in arrays if x is not None and x.dtype.kind in "iuf" and np.isfinite(x).all()]
+    if len(flat) == len(arrays):
+        right, given = (np.concatenate(part).astype(float) for part in (flat[: len(wanted)], flat[len(wanted) :]))
         if np.allclose(given, -right, rtol=rtol, atol=atol):
             return "sign", "the sign is wrong, the size is right."
         used, gap = right != 0, given - right
@@ -240,7 +250,7 @@ def _diagnose(results, wanted, good, rtol, atol):
     return "value", "wrong on every input." if len(good) > 1 else "wrong."
 
 
-def _holds(holds, one, result):
+def _holds(holds: _Function, one: _Input, result: Any) -> bool:
     try:
         return bool(np.all(one.to(holds, result)))
     except (TypeError, ValueError, AttributeError):  # the result isn't of a kind that has it

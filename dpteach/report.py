@@ -9,7 +9,7 @@ from __future__ import annotations
 import html
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from decimal import ROUND_CEILING, Context
 from importlib.resources import files
@@ -38,6 +38,7 @@ def rounded_up(epsilon: float, digits: int = 3) -> str:
     >>> rounded_up(1.0671), rounded_up(0.86467), rounded_up(2.0)
     ('1.07', '0.865', '2')
     """
+    epsilon, digits = check.real("epsilon", epsilon, "[0, inf)"), check.whole("digits", digits, "[1, 100]")
     return f"{Context(prec=digits, rounding=ROUND_CEILING).create_decimal_from_float(epsilon).normalize():f}"
 
 
@@ -77,15 +78,9 @@ def group_epsilon(guarantee: Guarantee | Unavailable, records: int, delta: float
 
 
 def statement(
-    run: NoisySGD,
-    relation: Relation,
-    delta: float,
-    *,
-    orders: Orders = "integer",
-    unit: str = "record",
-    records_per_unit: int = 1,
-    tuning_runs: int | None = None,
-) -> dict[str, Any]:
+    run: NoisySGD, relation: Relation, delta: float,
+    *, orders: Orders = "integer", unit: str = "record", records_per_unit: int = 1, tuning_runs: int | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """Everything that a reader needs to check a privacy claim, ready for JSON.
 
     Parameters
@@ -105,7 +100,8 @@ def statement(
     """
     unit = check.text("unit", unit, 40)
     k = check.whole("records_per_unit", records_per_unit, "[1, 1e6]")
-    others = 0 if tuning_runs is None else check.whole("tuning_runs", tuning_runs, "[0, 1e6]")
+    tuning_runs = None if tuning_runs is None else check.whole("tuning_runs", tuning_runs, "[0, 1e6]")
+    others = tuning_runs or 0
     facts = summary(run, relation, delta, orders)
     rows = facts["guarantees"]
     claimed = _claimed(run, relation, delta, orders, k, others + 1) if k > 1 or others else rows
@@ -207,6 +203,8 @@ def _not_to_claim(facts: dict[str, Any]) -> list[str]:
 
 
 def _show(value: Any) -> str:
+    if isinstance(value, dict):
+        return "; ".join(f"{key} {_show(item)}" for key, item in value.items())
     if isinstance(value, (tuple, list)):
         return "[" + ", ".join(map(_show, value)) + "]"
     return "none" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
@@ -214,6 +212,7 @@ def _show(value: Any) -> str:
 
 def _blocks(facts: dict[str, Any]) -> list[tuple[str, Any]]:
     """The page as (kind, content): 'h1', 'h2', 'p', 'ul', 'table' (first row: heads) and 'svg'."""
+    check.that("facts", facts, isinstance(facts, dict) and "sentence" in facts, "what `statement` returns")
     delta, n, sigma = facts["delta"], facts["n"], facts["sigma"]
     others = "not counted" if facts["tuning_runs"] is None else _show(facts["tuning_runs"])
     why = f"; 1/n = {1 / n:.3g}, so n·delta = {n * delta:.2g}" if n else "; n isn't known"
@@ -252,9 +251,14 @@ def to_markdown(facts: dict[str, Any]) -> str:
     >>> to_markdown(statement(run, "add-remove", 1e-5)).splitlines()[0]
     '# Privacy statement'
     """
-    clean = lambda text: re.sub(r"([\\`*_<>|\[\]])", r"\\\1", text)  # noqa: E731
-    row = lambda cells: "| " + " | ".join(map(clean, cells)) + " |"  # noqa: E731
-    write = {
+
+    def clean(text: str) -> str:
+        return re.sub(r"([\\`*_<>|\[\]])", r"\\\1", text)
+
+    def row(cells: list[str]) -> str:
+        return "| " + " | ".join(map(clean, cells)) + " |"
+
+    write: dict[str, Callable[[Any], str]] = {
         "h1": lambda text: f"# {text}",
         "h2": lambda text: f"## {text}",
         "p": clean,
@@ -272,20 +276,30 @@ def to_html(facts: dict[str, Any]) -> str:
     >>> page.startswith("<!DOCTYPE html>"), page.count("<svg"), "src=" in page
     (True, 1, False)
     """
-    cell = lambda tag, cells: "<tr>" + "".join(f"<{tag}>{html.escape(c)}</{tag}>" for c in cells) + "</tr>"  # noqa: E731
-    write = {
-        "ul": lambda items: "<ul>" + "".join(f"<li>{html.escape(item)}</li>" for item in items) + "</ul>",
-        "table": lambda rows: "<table>" + cell("th", rows[0]) + "".join(cell("td", r) for r in rows[1:]) + "</table>",
+
+    def elements(tag: str, texts: Iterable[str]) -> str:
+        return "".join(f"<{tag}>{html.escape(text)}</{tag}>" for text in texts)
+
+    def table(rows: list[list[str]]) -> str:
+        lines = [elements("td" if below else "th", cells) for below, cells in enumerate(rows)]
+        return f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
+
+    write: dict[str, Callable[[Any], str]] = {
+        "ul": lambda items: f"<ul>{elements('li', items)}</ul>",
+        "table": table,
         "svg": lambda curve: _svg(curve) if curve else "",
     }
-    plain = lambda kind: lambda text: f"<{kind}>{html.escape(text)}</{kind}>"  # noqa: E731
-    body = "\n".join(write.get(kind, plain(kind))(content) for kind, content in _blocks(facts))
+    blocks = [write[kind](content) if kind in write else elements(kind, [content]) for kind, content in _blocks(facts)]
+    body = "\n".join(blocks)
     return _template("statement.html").substitute(body=body)
 
 
 def _svg(curve: dict[str, Any]) -> str:
     """The trade-off curve in a square of 200 by 200 units."""
-    points = lambda ys: " ".join(f"{200 * x:.2f},{200 - 200 * y:.2f}" for x, y in zip(curve["alpha"], ys, strict=True))  # noqa: E731
+
+    def points(ys: list[float]) -> str:
+        return " ".join(f"{200 * x:.2f},{200 - 200 * y:.2f}" for x, y in zip(curve["alpha"], ys, strict=True))
+
     return _template("curve.svg").substitute(of=curve["of"], beta=points(curve["beta"]), pair=points(curve["pair"]))
 
 

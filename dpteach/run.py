@@ -30,6 +30,7 @@ RELATIONS = ("add-remove", "replace-one")
 SAMPLINGS = ("poisson", "fixed-size")
 _SIGMA = "[1e-40, 1e40]"
 
+RUN_EXAMPLE = "NoisySGD(n=60000, batch_size=256, epochs=15, noise_multiplier=1.3)"
 _SHUFFLING = "shuffled batches aren't covered by either analysis: draw batches by 'poisson' or 'fixed-size' sampling"
 _NO_BOUND = {
     ("fixed-size", "add-remove"): "a subset of exactly m records can't be compared when n itself changes by one:"
@@ -37,6 +38,7 @@ _NO_BOUND = {
     ("poisson", "replace-one"): "no dominating pair for Poisson batches under replace-one is derived in this book:"
     " ask add-remove, or draw fixed-size batches",
 }
+_FOLLOWS: Any = None  # default of a field that is filled in from the others
 _SENSITIVITY = {"add-remove": 1, "replace-one": 2}  # of the sum of clipped gradients, in units of C
 
 
@@ -80,12 +82,12 @@ class NoisySGD:
 
     n: int | None = None
     batch_size: int | None = None
-    steps: int | None = None
+    steps: int = _FOLLOWS
     epochs: float | None = None
     noise_multiplier: float
     clip_norm: float = 1.0
     sampling: Sampling = "poisson"
-    sampling_rate: float | None = None
+    sampling_rate: float = _FOLLOWS
 
     def __post_init__(self) -> None:
         check.choice("sampling", self.sampling, SAMPLINGS, _SHUFFLING)
@@ -167,7 +169,7 @@ class NoisySGD:
         >>> NoisySGD.abadi16(sampling_rate=0.01, sigma=4.0, steps=1).laws("add-remove")
         (PoissonLaw(q=0.01, sigma=4.0, direction='remove'), PoissonLaw(q=0.01, sigma=4.0, direction='add'))
         """
-        sigma, rate = self.sigma(relation), check.real("sampling_rate", self.sampling_rate)
+        sigma, rate = self.sigma(relation), self.sampling_rate
         reason = _NO_BOUND.get((self.sampling, relation))
         if reason:
             raise ValueError(f"relation = {relation!r} with sampling = {self.sampling!r} isn't covered: {reason}")

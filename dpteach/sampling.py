@@ -21,7 +21,7 @@ from __future__ import annotations
 import torch
 
 from dpteach import _validate as check
-from dpteach.run import NoisySGD
+from dpteach.run import RUN_EXAMPLE, NoisySGD
 
 __all__ = ["draw", "fixed_size", "poisson"]
 
@@ -69,8 +69,8 @@ def draw(run: NoisySGD, generator: torch.Generator) -> torch.Tensor:
     >>> len(draw(run, torch.Generator().manual_seed(0)))
     2
     """
-    check.instance("run", run, NoisySGD, "NoisySGD(n=60000, batch_size=256, epochs=15, noise_multiplier=1.3)")
-    if run.n is None:
+    check.instance("run", run, NoisySGD, RUN_EXAMPLE)
+    if run.n is None or run.batch_size is None:
         raise ValueError("run.n = None isn't allowed: a batch can only be drawn from n records; give n and batch_size")
     sampler = {"poisson": poisson, "fixed-size": fixed_size}[run.sampling]
     return sampler(run.n, run.batch_size, generator)

@@ -43,22 +43,14 @@ from dpteach.clipping import (
     keep_freed_memory,
     trainable,
 )
-from dpteach.run import NoisySGD
+from dpteach.run import RUN_EXAMPLE, NoisySGD
 
 __all__ = [
-    "Evaluation",
-    "Training",
-    "accuracy",
-    "evaluation_steps",
-    "noisy_step",
-    "recorded",
-    "train",
-    "train_mnist",
+    "Evaluation", "Training", "accuracy", "evaluation_steps", "noisy_step", "recorded", "train", "train_mnist",
     "update",
-]
+]  # fmt: skip
 
 _RATES = "[0, 1e30]"  # beyond, θ overflows at once
-_RUN = "NoisySGD(n=60000, batch_size=256, epochs=15, noise_multiplier=1.3)"
 
 
 @dataclass(frozen=True)
@@ -106,17 +98,9 @@ class Training:
 
 
 def noisy_step(
-    model: nn.Module,
-    loss: Loss,
-    inputs: Tensor,
-    targets: Tensor,
-    run: NoisySGD,
-    learning_rate: float,
-    noise: torch.Generator,
-    *,
-    engine: str = "fast",
-    microbatch: int | None = None,
-) -> ClippedSum:
+    model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, run: NoisySGD, learning_rate: float,
+    noise: torch.Generator, *, engine: str = "fast", microbatch: int | None = None,
+) -> ClippedSum:  # fmt: skip
     """One update θ ← θ - η · (Σ clipped gradients + noise)/m on a drawn batch, which may be empty.
 
     m is `run.batch_size`, the public expected size, never the drawn batch's: dividing by a size
@@ -129,7 +113,7 @@ def noisy_step(
     >>> noisy_step(model, F.mse_loss, x, y, run, 0.1, noise).skipped
     0
     """
-    check.instance("run", run, NoisySGD, _RUN)
+    check.instance("run", run, NoisySGD, RUN_EXAMPLE)
     clipped = clipped_sum(model, loss, inputs, targets, run.clip_norm, engine=engine, microbatch=microbatch)
     update(model, clipped.gradients, run, learning_rate, noise)
     return clipped
@@ -147,36 +131,30 @@ def update(
     >>> round(before - model.weight.item(), 4)
     0.25
     """
+    check.instance("run", run, NoisySGD, RUN_EXAMPLE)
     rate = check.real("learning_rate", learning_rate, _RATES, "it's η in Algorithm 1")
     check.instance("noise", noise, torch.Generator, "torch.Generator().manual_seed(0)")
+    m = check.whole("run.batch_size", run.batch_size, "[1, inf)", "give n and batch_size, not the rate alone")
     std = run.noise_multiplier * run.clip_norm
     parameters = trainable(model).values()
     held = min(torch.finfo(theta.dtype).max for theta in parameters)
     check.real("noise_multiplier · clip_norm", std, f"(0, {held / 1e6:.3g}]", "the parameters' type must hold it")
+    totals = check.members("totals", totals, Tensor, "clipped_sum(...).gradients")
+    fit = [t.shape for t in totals] == [p.shape for p in parameters] and all(t.isfinite().all() for t in totals)
+    check.that("totals", totals, fit, "a finite tensor of each parameter's shape")
     with torch.no_grad():
         for theta, total in zip(parameters, totals, strict=True):
             z = torch.normal(0.0, std, theta.shape, generator=noise, dtype=theta.dtype)
-            theta.sub_(z.add_(total), alpha=rate / run.batch_size)
+            theta.sub_(z.add_(total), alpha=rate / m)
 
 
 def train(
-    model: nn.Module,
-    run: NoisySGD,
-    inputs: Tensor,
-    targets: Tensor,
-    *,
-    learning_rate: float | Callable[[int], float],
-    seed: int,
-    loss: Loss = F.cross_entropy,
-    evaluate: Callable[[nn.Module], float] | None = None,
-    evaluate_at: Iterable[int] | None = None,
-    engine: str = "fast",
-    microbatch: int | None = None,
-    stop_after: int | None = None,
-    progress: bool = False,
-    checkpoint: str | Path | None = None,
-    checkpoint_every: int = 200,
-) -> Training:
+    model: nn.Module, run: NoisySGD, inputs: Tensor, targets: Tensor,
+    *, learning_rate: float | Callable[[int], float], seed: int, loss: Loss = F.cross_entropy,
+    evaluate: Callable[[nn.Module], float] | None = None, evaluate_at: Iterable[int] | None = None,
+    engine: str = "fast", microbatch: int | None = None, stop_after: int | None = None, progress: bool = False,
+    checkpoint: str | Path | None = None, checkpoint_every: int = 200,
+) -> Training:  # fmt: skip
     """Algorithm 1: `run.steps` noisy updates of a copy of `model`.
 
     Parameters
@@ -223,7 +201,7 @@ def train(
             batch = inputs[drawn], targets[drawn]
             clipped = noisy_step(model, loss, *batch, run, eta(t), noise, engine=engine, microbatch=microbatch)
             state.step, state.skipped = t + 1, state.skipped + clipped.skipped
-            if state.step in when:
+            if evaluate is not None and state.step in when:
                 value = check.real("evaluate(model)", evaluate(model), advice=f"it was called after step {state.step}")
                 state.history.append(Evaluation(state.step, state.step * run.sampling_rate, value))
             if checkpoint is not None and state.step % checkpoint_every == 0:
@@ -239,7 +217,7 @@ def _checked(
     run: NoisySGD, inputs: Any, targets: Any, learning_rate: Any, stop_after: int | None
 ) -> tuple[Callable[[int], float], int]:
     """η as a function of the step, and the number of steps to make."""
-    check.instance("run", run, NoisySGD, _RUN)
+    check.instance("run", run, NoisySGD, RUN_EXAMPLE)
     if len(inputs) != run.n or len(targets) != run.n:
         raise ValueError(
             f"run.n = {run.n}, but inputs has {len(inputs)} records and targets {len(targets)}:"
@@ -260,7 +238,8 @@ def _evaluated_steps(run: NoisySGD, evaluate: Any, evaluate_at: Any) -> set[int]
     check.instance("evaluate", evaluate, Callable, "lambda model: accuracy(model, inputs, targets)")
     if evaluate_at is None:
         return set(evaluation_steps(run))
-    check.instance("evaluate_at", evaluate_at, Iterable, "[100, 200]")
+    several = isinstance(evaluate_at, Iterable) and getattr(evaluate_at, "ndim", 1) > 0
+    check.that("evaluate_at", evaluate_at, several, "a list of steps")
     return {check.whole("a step of evaluate_at", step, f"[1, {run.steps}]") for step in evaluate_at}
 
 
@@ -303,8 +282,8 @@ class _State:
 
     def resume(self, path: Path, identity: dict[str, Any]) -> None:
         """Go on from a checkpoint, if it's there. A file that isn't one is left as it is."""
-        saved = _cache.load(path)
-        if saved is None and not path.exists():
+        saved = _cache.load(path) or {}
+        if not saved and not path.exists():
             return
         name = f"checkpoint = {str(path)!r}"
         try:
@@ -346,7 +325,7 @@ def evaluation_steps(run: NoisySGD, in_last_epoch: int = 4) -> list[int]:
     >>> evaluation_steps(NoisySGD(n=60000, batch_size=256, epochs=3, noise_multiplier=1.0))
     [235, 469, 529, 587, 646, 704]
     """
-    per_epoch = 1 / check.instance("run", run, NoisySGD, _RUN).sampling_rate
+    per_epoch = 1 / check.instance("run", run, NoisySGD, RUN_EXAMPLE).sampling_rate
     in_last_epoch = check.whole("in_last_epoch", in_last_epoch, "[1, 1e6]")
     epochs = int(run.steps / per_epoch + 1e-9)
     ends = {math.ceil(epoch * per_epoch - 1e-9) for epoch in range(1, epochs + 1)}
@@ -361,14 +340,14 @@ def accuracy(model: nn.Module, inputs: Tensor, targets: Tensor, batch: int = 100
     75.0
     """
     check.instance("model", model, nn.Module, "torch.nn.Linear(4, 3)")
-    batch = check.whole("batch", batch, "[1, inf)")
     check_records(inputs, targets)
     if targets.ndim != 1 or not len(targets):
         raise ValueError(f"targets has shape {tuple(targets.shape)}: give one class number for each of some records")
+    batch = min(check.whole("batch", batch, "[1, inf)"), len(inputs))
     was_training = model.training
     model.eval()
     with torch.no_grad():
-        pairs = zip(inputs.split(batch), targets.split(batch), strict=True)
+        pairs = zip(torch.split(inputs, batch), torch.split(targets, batch), strict=True)
         right = sum(int((model(channels_last(x)).argmax(1) == y).sum()) for x, y in pairs)
     model.train(was_training)
     return 100 * right / len(inputs)
@@ -379,14 +358,9 @@ _SOURCES = ("mnist", "sampling", "clipping", "training")  # the run is among the
 
 
 def train_mnist(
-    run: NoisySGD,
-    *,
-    learning_rate: float,
-    seed: int,
-    stop_after: int | None = None,
-    evaluate_at: Iterable[int] | None = None,
-    progress: bool = False,
-) -> Training:
+    run: NoisySGD, *, learning_rate: float, seed: int, stop_after: int | None = None,
+    evaluate_at: Iterable[int] | None = None, progress: bool = False,
+) -> Training:  # fmt: skip
     """The tutorial network trained on all of MNIST, with its accuracy on the test images in
     percent.
 
@@ -400,19 +374,22 @@ def train_mnist(
     >>> train_mnist(run, learning_rate=0.25, seed=1).steps  # doctest: +SKIP
     3516
     """
-    _checked(run, range(60000), range(60000), learning_rate, stop_after)
+    steps = _checked(run, range(60000), range(60000), learning_rate, stop_after)[1]
+    stop_after = None if stop_after is None else steps
     learning_rate = check.real("learning_rate", learning_rate)
     evaluate_at = sorted(_evaluated_steps(run, accuracy, evaluate_at))
-    seed = check.whole("seed", seed, "[0, inf)")
+    seed = check.whole("seed", seed, "[0, 4.6e18]")
     parameters = {"run": _facts(run), "learning_rate": learning_rate, "seed": seed}
     parameters |= {"stop_after": stop_after, "evaluate_at": evaluate_at}
     model = mnist.tutorial_cnn(torch.Generator().manual_seed(seed))
 
     def compute() -> dict[str, Any]:
         data = mnist.load()
-        options = {"evaluate": lambda net: accuracy(net, data.x_test, data.y_test), "evaluate_at": evaluate_at}
-        options |= {"learning_rate": learning_rate, "seed": seed, "stop_after": stop_after, "progress": progress}
-        result = train(model, run, data.x_train, data.y_train, **options)
+        result = train(
+            model, run, data.x_train, data.y_train, learning_rate=learning_rate, seed=seed, stop_after=stop_after,
+            evaluate=lambda net: accuracy(net, data.x_test, data.y_test), evaluate_at=evaluate_at, progress=progress,
+        )  # fmt: skip
+        assert result.model is not None  # as after every training; only a recorded one has none
         history = [tuple(asdict(e).values()) for e in result.history]
         facts = {"steps": result.steps, "skipped": result.skipped, "history": history}
         return facts | {"model": result.model.state_dict()}

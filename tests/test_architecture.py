@@ -155,7 +155,7 @@ def run_tool(*command):
 
 
 def test_types_hold():
-    """mypy, strict, over the modules that pyproject.toml doesn't list as still to be typed."""
+    """mypy, strict, over the whole package."""
     code, text = run_tool("mypy", "--cache-dir", ".cache/mypy")
     assert code == 0, text
 

@@ -4,20 +4,24 @@ Each entry of `FUNCTIONS` is a function with arguments that it takes. One of the
 the wrong type or far out of range; a `ValueError` must say which argument, its value and what's allowed.
 """
 
-import datetime
-import decimal
 import fractions
-import importlib
-import inspect
 import math
 import pathlib
 import re
-import signal
 import warnings
 
 import numpy as np
 import pytest
 import torch
+from hostile import (
+    EXTREME,
+    NOT_A_NUMBER,
+    WRONG_OBJECTS,
+    answer_or_refusal,
+    names_called,
+    public_names,
+    watchdog,  # noqa: F401 (a fixture around each test)
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -39,32 +43,8 @@ from dpteach import (
     tradeoff,
 )
 
-NOT_A_NUMBER = ["0.5", b"1", None, True, 1j, [], {}, decimal.Decimal("0.5"), fractions.Fraction(1, 2), object(),
-                datetime.datetime(2020, 1, 1), np.array([]), np.array([None]), [1, [2, 3]], np.ma.masked,
-                torch.tensor([]), torch.tensor(0.5, requires_grad=True), torch.tensor(0.5, dtype=torch.bfloat16),
-                math.nan]  # fmt: skip
-EXTREME = [math.inf, -math.inf, -1, 0, -0.0, 5e-324, 1e-300, 1e300, 1.7e308, 2**63, 2**64, 10**30, 10**400, 10**5000,
-           np.uint8(255), np.float16(0.5), np.array(0.5), np.longdouble("1e4000"), torch.tensor(1)]  # fmt: skip
-
 POISSON = laws.PoissonLaw(0.01, 4.0)
 SYMMETRIC = laws.SubsampledLaw(0.01, 1.0)
-
-
-PROCESSOR_SECONDS = 120  # of one test: far above what any takes, so that only a hang meets it
-
-
-@pytest.fixture(autouse=True)
-def watchdog():
-    """A hang becomes a failure with a traceback. Counts this process's time, so a busy machine changes nothing."""
-
-    def bark(number, frame):
-        raise RuntimeError(f"still computing after {PROCESSOR_SECONDS} s")
-
-    before = signal.signal(signal.SIGPROF, bark)
-    signal.setitimer(signal.ITIMER_PROF, PROCESSOR_SECONDS)
-    yield
-    signal.setitimer(signal.ITIMER_PROF, 0)
-    signal.signal(signal.SIGPROF, before)
 
 
 def answers(make):
@@ -181,7 +161,6 @@ FUNCTIONS |= {
 }  # fmt: skip
 
 # Functions that take objects: each argument is replaced by objects of another kind.
-WRONG_OBJECTS = [None, 3, math.nan, "x", b"x", [], {}, (), object(), np.array([]), torch.tensor(1.0)]
 PIECES = limits.functionals(SYMMETRIC)
 OBJECTS = {
     "log_moment": (moments.log_moment, {"law": POISSON, "lam": 2.0}),
@@ -249,23 +228,13 @@ ELSEWHERE = {
 }  # fmt: skip
 
 
-def names_called(function):
-    """The function's name, and every name that a lambda's code mentions."""
-    code = getattr(function, "__code__", None)
-    inner = [cell.cell_contents for cell in getattr(function, "__closure__", None) or ()]
-    return {function.__name__, *(code.co_names if code else ())}.union(*map(names_called, filter(callable, inner)))
-
-
 @pytest.mark.parametrize("path", sorted(pathlib.Path(laws.__file__).parent.glob("*.py")), ids=lambda path: path.stem)
 def test_every_public_function_stands_in_the_grid(path):
     """The modules in ELSEWHERE have hostile inputs in their own tests."""
     if path.stem in ELSEWHERE or path.stem.startswith("_"):
         return
     covered = set().union(*(names_called(function) for function, _ in [*FUNCTIONS.values(), *OBJECTS.values()]))
-    module = importlib.import_module(f"dpteach.{path.stem}")
-    public = {name for name in module.__all__ if inspect.isroutine(value := getattr(module, name))
-              or inspect.isclass(value)}  # fmt: skip
-    assert public - covered - RECORDS - {"check", "format_number"} == set()  # those two: at this file's end
+    assert public_names(path) - covered - RECORDS - {"check", "format_number"} == set()  # those two: at this file's end
 
 
 ANYTHING = st.one_of(
@@ -283,26 +252,6 @@ def test_anything_is_answered_or_refused(name, data):
     numbers, refusal = answer_or_refusal(function, {**arguments, argument: data.draw(ANYTHING)})
     assert all(0 <= number < math.inf for number in numbers)
     assert refusal is None or "\n" not in refusal
-
-
-def numbers_in(result):
-    if isinstance(result, dict):
-        result = list(result.values())
-    if isinstance(result, (list, tuple)):
-        return [number for part in result for number in numbers_in(part)]
-    if isinstance(result, int):
-        return [result]
-    return [] if result is None or isinstance(result, str) else np.asarray(result, dtype=float).ravel().tolist()
-
-
-def answer_or_refusal(function, arguments):
-    """The numbers that a call gives, or its refusal; warnings and any other error fail the test."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        try:
-            return numbers_in(function(**arguments)), None
-        except ValueError as error:
-            return [], str(error)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
