@@ -50,7 +50,7 @@ ALLOWED = {
 }
 WITH_TORCH = {"_cache", "sampling", "mnist", "clipping", "training", "distributed"}
 LONGEST = 300  # lines of code of one module
-CAP = 3550  # lines of code of all modules that stand in ALLOWED: a limit to lower, not to raise
+CAP = 3545  # lines of code of all modules that stand in ALLOWED: a limit to lower, not to raise
 
 
 def imported(nodes):

@@ -281,7 +281,7 @@ def test_clipping_against_numpy(wide, relation, factor):
 
 
 def test_no_position_of_a_control_breaks_a_figure(wide, page):
-    """Each control at both ends and in the middle, with every choice: only finite numbers are drawn."""
+    """Each control at both ends and in the middle, with every choice: finite numbers, and three of them on an axis."""
     wide.open(page())
     problems = wide.run("""
         const found = [];
@@ -295,6 +295,8 @@ def test_no_position_of_a_control_breaks_a_figure(wide, page):
               for (const x of ends(a)) for (const y of ends(b)) {
                 const values = { ...start, ...(choice && { [choices[0].key]: choice }), [a.key]: x, [b.key]: y };
                 const drawn = figure.draw(values, 700), text = drawn.summary + drawn.panels.join("");
+                const few = drawn.panels.some((p) => p.split('y1="0"').length < 4);  // lines across, one at a number
+                if (few) found.push([name, values, "few numbers on the axis across"]);
                 if (/NaN|undefined|null|Infinity|object/.test(text)) found.push([name, values, drawn.summary]);
               }
         }

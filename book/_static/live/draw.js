@@ -31,9 +31,13 @@
 
   function linearTicks(low, high, most) {
     const rough = (high - low) / most, power = 10 ** Math.floor(Math.log10(rough));
-    const step = [1, 2, 5, 10].map((k) => k * power).find((s) => s >= rough * 0.999);
-    const ticks = [];
-    for (let k = Math.ceil(low / step - 1e-9); k * step <= high + 1e-9 * step; k++) ticks.push([k * step, live.number(k * step, 3)]);
+    const steps = [0.2, 0.5, 1, 2, 5, 10].map((k) => k * power);
+    let at = steps.findIndex((s) => s >= rough * 0.999), ticks;
+    do {  // of a short axis a round step may leave one number or two
+      const step = steps[at--];
+      ticks = [];
+      for (let k = Math.ceil(low / step - 1e-9); k * step <= high + 1e-9 * step; k++) ticks.push([k * step, live.number(k * step, 3)]);
+    } while (ticks.length < 3 && at >= 0);
     return ticks;
   }
 

@@ -42,7 +42,7 @@
     const epsilon = found.exact ? found.high : found.limit;
     const alphas = Array.from({ length: 161 }, (_, i) => (i / 160) ** 2).flatMap((a) => [a / 2, 1 - a / 2]).sort((a, b) => a - b);
     const plane = live.plot(size, {
-      x: [0, 1], y: [0, 1], xLabel: "type I error α", yLabel: "type II error", title: "Trade-off functions",
+      x: [0, 1], y: [0, 1], xLabel: "type I error α", yLabel: "type II error β", title: "Trade-off functions",
       description: `The limit G with μ = ${number(found.mu)}` + (found.exact ? ", the exact curve beside it," : "") +
         ` and the lines of the pair ε = ${number(epsilon)}, δ = ${number(v.delta)} that lie below.`,
     });
