@@ -12,7 +12,7 @@ import time
 from chromium import missing
 from frame import ROOT, environment
 
-PYTEST = ["-m", "pytest", "-n", "2", "--dist", "loadscope", "-q",
+PYTEST = ["-m", "pytest", "-n", "2", "--dist", "loadscope", "-q", "--durations", "20",
           "--nbval", "--nbval-current-env", "--nbval-cell-timeout", "900",
           "tests", "dpteach", "README.md"]
 STAGES = [
