@@ -245,8 +245,8 @@ OPERATIONS = (ast.BinOp, ast.UnaryOp, ast.Call, ast.Compare, ast.Subscript)
 
 def shape(node):
     """An expression written with its own names for what isn't called."""
-    called, names = {"np", "math"}, {}
-    called |= {part.func.id for part in ast.walk(node) if isinstance(part, ast.Call) and isinstance(part.func, ast.Name)}
+    calls, names = [part.func for part in ast.walk(node) if isinstance(part, ast.Call)], {}
+    called = {"np", "math"} | {function.id for function in calls if isinstance(function, ast.Name)}
 
     def name(found):
         return found[1] if found[1] in called else f"name {names.setdefault(found[1], len(names))}"
