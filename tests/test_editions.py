@@ -1,5 +1,6 @@
 """The other editions: formulas as MathML, the EPUB, the PDF, the student's notebooks, the downloads."""
 
+import ast
 import io
 import os
 import re
@@ -139,16 +140,18 @@ def test_a_made_up_epub_passes(tmp_path):
     ({"first": "other"}, "mimetype"), ({"compress": zipfile.ZIP_DEFLATED}, "mimetype"),
     ({"spine": ""}, "reading order"), ({"body": "<p>"}, "well-formed"), ({"body": "<img src='a'/>"}, "alternative"),
     ({"body": r"<p>\(x\)</p>"}, "raw TeX"), ({"body": "<script>1</script>"}, "script"),
-    ({"body": MATH, "properties": ""}, "MathML")])
+    ({"body": MATH, "properties": ""}, "MathML"), ({"body": "<p><ul><li>a</li></ul></p>"}, "inside a paragraph")])
 def test_what_is_wrong_in_an_epub_is_said(tmp_path, change, said):
     found, _ = epub.problems(packed(tmp_path / "a.epub", **change), ["page"])
     assert len(found) == 1 and said in found[0]
 
 
 def test_pages_are_cleaned_for_epub():
-    page = ('<p id="a"></p><p id="a"></p><noscript><b>x</b></noscript><summary><p class="c">t</p></summary>'
-            '<svg class="sd-octicon"><path/></svg>')
-    assert epub.clean(page) == '<p id="a"></p><p></p><summary><span class="c">t</span></summary>'
+    page = ('<p id="a"></p><p id="a"></p><noscript><b>x</b></noscript>'
+            '<summary><p class="c">t</p><span class="expanded c">u</span></summary>'
+            '<svg class="sd-octicon"><path/></svg><p>b</p><p><ul class="s"><li><p>c</p></li></ul>\n</p><p>d</p>')
+    assert epub.clean(page) == ('<p id="a"></p><p></p><summary><span class="c">t</span></summary>'
+                                '<p>b</p><ul class="s"><li><p>c</p></li></ul><p>d</p>')
 
 
 # --- Launch buttons and downloads -----------------------------------------------------------------
@@ -188,8 +191,21 @@ def test_numbers_in_a_notebook_are_those_of_the_pages():
     known = plain.numbers()
     assert known["lem-03-reduction"] == "Lemma 3.1" and known["eq-03-moments"] == "(3.1)"
     assert known["ch03"] == "3. The sampled Gaussian" and known["fig-pref-grid"] == "Fig. 0.1"
+    assert [known[f"ex-{label}"] for label in ("pref-4", "pre-1", "conv-5")] == [f"Exercise 0.{k}" for k in (4, 5, 14)]
     assert plain.role("cite:t", "abadi2016", {}) == "Abadi et al. (2016)"
     assert plain.role("glue:text", "x:.3f", {"x": "1.25"}) == "1.25"
+
+
+def test_every_number_in_a_notebook_is_the_one_on_the_built_page(built_book):
+    numbered, said = [], {}
+    for page in (page for page in plain.toc_pages() if re.match(r"\d\d-", page.name)):
+        text = (built_book / "book" / f"{page.stem}.html").read_text("utf-8")
+        for kind, label in plain.labels(page.read_text("utf-8")):
+            shown = re.search(rf'id="(?:equation-)?{label}"(.*?)</(?:p|figcaption|div)>', text, re.DOTALL)
+            said[label] = re.search(r"\d+\.\d+", re.sub(r"<[^>]+>", "", shown.group(1))).group()
+            numbered.append((kind, said[label]))
+    assert said == {label: re.search(r"\d+\.\d+", plain.numbers()[label]).group() for label in said}
+    assert len(set(numbered)) == len(numbered) > 300  # also on the three pages with the number 0
 
 
 # --- Student edition --------------------------------------------------------------------------
@@ -222,6 +238,44 @@ def test_no_solution_is_left_in_the_student_edition(page):
     assert all("raise NotImplementedError()" in cell.source for cell in stubs)
     assert all("raises-exception" in c.metadata["tags"] and c.metadata["editable"] is False for c in checks)
     assert all(len(c.metadata["nbgrader"]["checksum"]) == 32 for c in stubs + checks)
+
+
+OPERATIONS = (ast.BinOp, ast.UnaryOp, ast.Call, ast.Compare, ast.Subscript)
+
+
+def shape(node):
+    """An expression written with its own names for what isn't called."""
+    calls, names = [part.func for part in ast.walk(node) if isinstance(part, ast.Call)], {}
+    called = {"np", "math"} | {function.id for function in calls if isinstance(function, ast.Name)}
+
+    def name(found):
+        return found[1] if found[1] in called else f"name {names.setdefault(found[1], len(names))}"
+
+    return re.sub(r"\b(?:id|arg)='(\w+)'", name, ast.dump(node))
+
+
+def shapes(code, least=5):
+    """The shape of each expression of at least so many operations."""
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.expr) and sum(isinstance(part, OPERATIONS) for part in ast.walk(node)) >= least:
+            yield shape(node)
+
+
+def test_shapes_forget_the_names():
+    one, other = (set(shapes(code)) for code in ("f(a * b + c, -d) / a**2", "f(x * y + z, -w) / x**2"))
+    assert one and one == other and not one & set(shapes("f(x * y + z, -w) / y**2"))
+
+
+@pytest.mark.parametrize("page", EXERCISED, ids=lambda page: page.stem)
+def test_what_a_solution_returns_stands_in_no_other_cell(page):
+    cells = [cell for cell in convert(page).cells if cell.cell_type == "code"]
+    shown = {found for cell in cells if not cell.metadata.get("nbgrader", {}).get("solution")
+             for found in shapes(cell.source)}
+    for cell in cells:
+        if cell.metadata.get("nbgrader", {}).get("solution"):
+            returned = [node.value for node in ast.walk(ast.parse(cell.source)) if isinstance(node, ast.Return)]
+            for code in map(ast.unparse, filter(None, returned)):
+                assert not ({next(shapes(code), None)} & shown), code
 
 
 def test_every_chapter_has_exercises():
@@ -264,9 +318,12 @@ def printed(pages, headings, links=()):
     return buffer.getvalue()
 
 
+LINKS = ["file:///x/a.html#one", "file:///x/c.html", "https://e.org"]  # to a part, to another page, to the web
+
+
 def test_parts_are_joined_with_bookmarks_for_pages_and_sections():
     data = pdf.join([("/x/a.html", "1. A", printed(2, [("One", 0), ("Two", 1)])),
-                     ("/x/b.html", "2. B", printed(3, [("Three", 2)], ["file:///x/a.html#one", "https://e.org"]))], "T")
+                     ("/x/b.html", "2. B", printed(3, [("Three", 2)], LINKS))], "T")
     joined = PdfReader(io.BytesIO(data))
     assert len(joined.pages) == 5 and joined.metadata.title == "T"
     (a, below_a, b, below_b) = joined.outline
@@ -289,15 +346,21 @@ def test_the_pdf_has_every_page_of_the_table_of_contents():
     assert names[0] == "intro" and set(names) == {path.stem for path in BOOK.glob("*.md")}
 
 
-def test_chromium_prints_a_page_and_names_what_is_wider_than_paper(tmp_path):
+def test_chromium_prints_a_page_and_names_what_paper_would_cut(tmp_path):
     if missing():  # the same rule as in tests/browser.py: where a browser is required, its absence is a failure
         (pytest.fail if os.environ.get("DPTEACH_REQUIRE_BROWSER") == "1" else pytest.skip)(missing())
     page = tmp_path / "a.html"
     page.write_text("<title>A</title><article class='bd-article'><h1>A</h1><h2>B</h2><p>fits</p>"
                     "<pre style='width: 200em; white-space: pre'>too wide</pre>"
-                    "<details><p>inside</p></details></article>")
+                    "<div style='overflow-y: auto'>scrolls</div>"
+                    "<details class='hide'><summary>Show</summary><p>inside</p></details></article>"
+                    "<style>details[open] p { animation: f 60s } @keyframes f { from { opacity: 0 } }</style>"
+                    f"<link rel='stylesheet' href='{(BOOK / '_static' / 'print.css').as_uri()}'>")
     with pdf.printer() as driver:
-        assert pdf.show(driver, page) == ["pre: too wide"]
+        assert pdf.show(driver, page) == ["pre: too wide", "div: scrolls"]
+        seen = driver.execute_script("return [...document.querySelectorAll('details > *')]"
+                                     ".map(e => getComputedStyle(e)).map(s => [s.display, s.opacity])")
+        assert seen == [["none", "1"], ["block", "1"]]  # its text isn't about to fade in, and its handle is gone
         reader = PdfReader(io.BytesIO(pdf.print_page(driver)))
     assert "inside" in reader.pages[0].extract_text()
     assert [(level, text) for level, text, _ in pdf.headings(reader)] == [(0, "A"), (1, "B")]

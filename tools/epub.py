@@ -27,6 +27,12 @@ MATH = "{http://www.w3.org/1998/Math/MathML}math"
 OPF = "{http://www.idpf.org/2007/opf}"
 ElementTree.register_namespace("", OPF[1:-1])
 ElementTree.register_namespace("dc", "http://purl.org/dc/elements/1.1/")
+# A reader can't scroll a line of code into sight; tables and pictures stay within the page.
+SHEET = b"""
+pre { white-space: pre-wrap; overflow-wrap: anywhere; font-size: 0.8em; }
+td code, th code { overflow-wrap: anywhere; }
+img { max-width: 100%; height: auto; }
+"""
 RAW_TEX = ("\\(", "\\[", "$$")
 
 
@@ -44,7 +50,7 @@ def build():
 
 
 def clean(text):
-    """A page as EPUB's rules want it: an id once, text in summaries, no hint about scripts, no picture of an arrow."""
+    """A page as EPUB's rules want it: an id once, text in summaries, no list in a paragraph, no hint about scripts."""
     seen = set()
 
     def once(found):
@@ -53,8 +59,10 @@ def clean(text):
         return "" if again else found.group(0)
 
     text = re.sub(r"<noscript>.*?</noscript>|<svg[^>]*sd-octicon.*?</svg>", "", text, flags=re.DOTALL)
+    text = re.sub(r'<span class="expanded[^>]*>.*?</span>', "", text)  # of "Show ..." and "Hide ...", readers show both
     text = re.sub(r"<summary.*?</summary>", lambda m: re.sub(r"<(/?)p\b", r"<\1span", m.group()), text, flags=re.DOTALL)
     text = text.replace(' role="doc-biblioentry"', "")
+    text = re.sub(r"<p>\s*(<ul\b(?:(?!<ul\b).)*?</ul>)\s*</p>", r"\1", text, flags=re.DOTALL)  # Sphinx's fields
     return re.sub(r' id="([^"]*)"', once, text)
 
 
@@ -68,6 +76,7 @@ def finish(made, path):
             content[name] = page.encode("utf-8")
             for sheet in re.findall(r'<link[^>]*href="(?:\.\./)*(_static/[^"?]*\.css)', page):
                 content.setdefault(sheet, (folder / sheet).read_bytes())  # some are copied after Sphinx packs
+        content["_static/epub.css"] += SHEET
         content["content.opf"], identifier = manifest(content)
         uid = rb'\1"' + identifier + b'"'
         content["toc.ncx"] = re.sub(rb'(name="dtb:uid" content=)"[^"]*"', uid, content["toc.ncx"])
@@ -109,6 +118,9 @@ def page_problems(name, text):
              if not (picture.get("alt") or "").strip()]
     if any(True for _ in root.iter(f"{XHTML}script")):
         found.append(f"{name}: holds a script, which readers don't run")
+    blocks = {XHTML + tag for tag in ("ul", "ol", "dl", "table")}
+    if any(block.tag in blocks for paragraph in root.iter(f"{XHTML}p") for block in paragraph):
+        found.append(f"{name}: a list or table inside a paragraph")
     code = {e for tag in ("pre", "code") for top in root.iter(XHTML + tag) for e in top.iter()}
     prose = "".join((e.text or "") for e in root.iter() if e not in code)
     return found + [f"{name}: raw TeX ({mark})" for mark in RAW_TEX if mark in prose]

@@ -2,7 +2,7 @@
 
     python tools/pdf.py              # after `make book`
 
-Each page is measured at the width of the paper first: what's wider than the text would be cut.
+Each page is measured at the width of the paper first: what's wider than the text, or would scroll, would be cut.
 """
 
 import io
@@ -45,9 +45,10 @@ READY = """
 TOO_WIDE = """
   const article = document.querySelector(".bd-article"), edge = article.getBoundingClientRect().right + 2;
   const kinds = "p, pre, table, img, figure, dt, li, mjx-container > mjx-math";
-  return [...article.querySelectorAll(kinds)]
-    .filter(e => e.getBoundingClientRect().width && (e.getBoundingClientRect().right > edge ||
-      (e.tagName === "PRE" && e.scrollWidth > e.clientWidth + 1)))
+  const scrolls = e => /auto|scroll/.test(getComputedStyle(e).overflowX + getComputedStyle(e).overflowY);
+  return [...article.querySelectorAll("*")]
+    .filter(e => e.getBoundingClientRect().width && (scrolls(e) || (e.matches(kinds) &&
+      (e.getBoundingClientRect().right > edge || (e.tagName === "PRE" && e.scrollWidth > e.clientWidth + 1)))))
     .map(e => e.tagName.toLowerCase() + ": " + (e.textContent || e.alt || "").trim().slice(0, 60));
 """
 
@@ -78,7 +79,7 @@ def printer():
 
 
 def show(driver, page):
-    """Open a built page and wait until it's all drawn; returns what is wider than the paper's text."""
+    """Open a built page and wait until it's all drawn; returns what paper would cut."""
     driver.get(Path(page).resolve().as_uri())
     driver.execute_async_script(READY)
     return driver.execute_script(TOO_WIDE)
@@ -97,7 +98,7 @@ def print_page(driver):
 def join(parts, title):
     """One PDF of several: (page's path, its title, PDF) each; a bookmark for each page, its sections below it.
 
-    Links between pages lead to the first sheet of the page they name.
+    Links between pages lead to the first sheet of the page they name; those to pages that aren't among them go.
     """
     writer, starts = PdfWriter(), {}
     for path, name, data in parts:
@@ -110,8 +111,9 @@ def join(parts, title):
             if level == 1:
                 writer.add_outline_item(title=heading, page_number=first + sheet, parent=top, fit=Fit.fit())
     for sheet in writer.pages:
-        for link in sheet.get("/Annots", []):
-            relink(writer, link.get_object(), starts)
+        links = ArrayObject(link for link in sheet.get("/Annots", []) if relink(writer, link.get_object(), starts))
+        if "/Annots" in sheet:
+            sheet[NameObject("/Annots")] = links
     writer.add_metadata({"/Title": title})
     buffer = io.BytesIO()
     writer.write(buffer)
@@ -119,12 +121,16 @@ def join(parts, title):
 
 
 def relink(writer, link, starts):
-    """Turn a link to a built page into one to its first sheet."""
+    """Turn a link to a built page into one to its first sheet; False for a page that isn't part of the PDF."""
     address = str(link.get("/A", {}).get("/URI", ""))
     name = Path(address.split("#")[0]).name
-    if address.startswith("file:") and name in starts:
-        del link["/A"]
-        link[NameObject("/Dest")] = ArrayObject([writer.pages[starts[name]].indirect_reference, NameObject("/Fit")])
+    if not address.startswith("file:"):
+        return True
+    if name not in starts:  # the index, a source page: it would name a folder of this computer
+        return False
+    del link["/A"]
+    link[NameObject("/Dest")] = ArrayObject([writer.pages[starts[name]].indirect_reference, NameObject("/Fit")])
+    return True
 
 
 def headings(reader):
@@ -160,7 +166,7 @@ def main():
     TARGET.write_bytes(join(parts, title))
     print("\n".join(wide))
     if wide:
-        raise SystemExit(f"{TARGET}: {len(wide)} things are wider than the paper")
+        raise SystemExit(f"{TARGET}: {len(wide)} things would be cut: wider than the paper, or scrolling")
     print(json.dumps({"file": str(TARGET), "MB": round(TARGET.stat().st_size / 1e6, 1), "pages": len(parts),
                       "sheets": len(PdfReader(TARGET).pages), "seconds": round(time.monotonic() - started)}))
 

@@ -11,6 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 import nbformat
+import yaml
 from frame import BOOK, ROOT, chapters, kept_notebook
 from outputs import convert
 from pybtex.database import parse_file
@@ -34,20 +35,28 @@ def split(label):
 
 @functools.cache
 def numbers():
-    """Label of each theorem, exercise, equation, figure and heading of the book: what a reference to it shows."""
-    shown = {}
-    for page in sorted(BOOK.glob("*.md")):
-        chapter = re.match(r"(\d+)-", page.name)
-        text, count = page.read_text("utf-8"), Counter()
+    """Label of each theorem, exercise, equation, figure and heading of the book: what a reference to it shows.
+
+    Pages with one number (the preface's three, all 0) are counted as one, in the order of the table of contents.
+    """
+    shown, count = {}, Counter()
+    for page in toc_pages():
+        chapter, text = re.match(r"(\d+)-", page.name), page.read_text("utf-8")
         for label, title in re.findall(r"^\(([\w-]+)\)=\n+#+ (.*)$", text, re.MULTILINE):
             shown[label] = title
-        if not chapter:
-            continue
-        for kind, label in labels(text):
-            count[kind] += 1
-            number = f"{int(chapter.group(1))}.{count[kind]}"
+        for kind, label in labels(text) if chapter else ():
+            first = int(chapter.group(1))
+            count[kind, first] += 1
+            number = f"{first}.{count[kind, first]}"
             shown[label] = f"({number})" if kind == "equation" else f"{kind.capitalize()} {number}"
     return shown
+
+
+def toc_pages():
+    """The book's pages in the order of the table of contents."""
+    toc = yaml.safe_load((ROOT / "_toc.yml").read_text("utf-8"))
+    listed = [toc["root"]] + [entry["file"] for part in toc.get("parts", []) for entry in part["chapters"]]
+    return [ROOT / f"{name}.md" for name in listed]
 
 
 def labels(text):

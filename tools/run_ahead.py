@@ -47,9 +47,13 @@ def run_ahead(app, env, docnames):
     with ThreadPoolExecutor(AT_ONCE) as pool:
         running = {pool.submit(single_nb_execution, notebook, cwd=str(page.parent), **options): (page, notebook)
                    for page, notebook in todo}
-        for done in as_completed(running):
-            page, notebook = running[done]
-            keep(cache, page, notebook, done.result())
+        try:
+            for done in as_completed(running):
+                page, notebook = running[done]
+                keep(cache, page, notebook, done.result())
+        except BaseException:  # Ctrl-C, too: the chapters that haven't begun don't begin
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
 
 
 def keep(cache, page, notebook, result):
