@@ -66,9 +66,9 @@ def calibrate(
     facts : the run's other parameters: sigma, n, batch_size, sampling_rate, steps, epochs. A batch size is sought for
         given steps, since with epochs the number of steps would change with it.
 
-    The value found. For σ: ε ≤ target, and within 1e-3 of it (relatively within 1e-3, for targets below 1). Only where the computed
-    upper end of a bracket jumps can it be farther off, by the bracket's width. For steps and batch size: ε ≤ target,
-    and > target with one more; the largest batch is n.
+    The value found. For σ: ε ≤ target, and within 1e-3 of it (relatively within 1e-3, for targets below 1). Only
+    where the computed upper end of a bracket jumps can it be farther off, by the bracket's width. For steps and
+    batch size: ε ≤ target, and > target with one more; the largest batch is n.
 
     Raises `ValueError` for a target that the guarantee can't reach, with the reason.
 
