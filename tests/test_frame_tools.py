@@ -3,12 +3,14 @@
 import re
 import subprocess
 import tomllib
+from importlib.metadata import distributions
 
 import install
 import pytest
 import run_tests
 import yaml
 from frame import ROOT
+from packaging.specifiers import SpecifierSet
 
 
 @pytest.mark.parametrize("output, word", [
@@ -101,6 +103,13 @@ def test_requirements_are_pinned_and_agree_with_the_constraints():
     wanted, all_pins = pins("requirements.txt"), pins("constraints.txt")
     assert wanted.items() <= all_pins.items()
     assert wanted["torch"] == "2.13.0" and wanted["jupyter-book"] == "1.0.4.post1"
+
+
+def test_every_pinned_package_takes_the_oldest_python():
+    """README asks for Python 3.11, and systems ship early releases of it."""
+    refuse = [(found.name, found.version) for found in distributions()
+              if not SpecifierSet(found.metadata.get("Requires-Python") or "").contains("3.11.0")]
+    assert refuse == []
 
 
 def test_every_sphinx_extension_of_the_book_is_required():

@@ -12,7 +12,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PIN = re.compile(r"^([\w.-]+)==([\w.+]+)", re.M)
-BELOW = {"jupyter-book": "2"}  # version 2 reads another configuration
+BELOW = {
+    "jupyter-book": "2",  # version 2 reads another configuration
+    "soupsieve": "3",     # version 3 refuses Python 3.11.0 to 3.11.4, Debian 12's among them
+}
 
 
 def plain(name):
@@ -40,7 +43,8 @@ def constraints_text(constraints, report):
 
 def resolve(requirements):
     """pip's report for the requirements' names."""
-    names = [name + (f"<{BELOW[name]}" if name in BELOW else "") for name, _ in PIN.findall(requirements)]
+    names = [name for name, _ in PIN.findall(requirements) if name not in BELOW]
+    names += [f"{name}<{version}" for name, version in BELOW.items()]
     command = [sys.executable, "-m", "pip", "install", "--dry-run", "--ignore-installed", "--quiet", "--report", "-"]
     done = subprocess.run([*command, *names], capture_output=True, text=True)
     if done.returncode:
