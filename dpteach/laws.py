@@ -328,7 +328,7 @@ def loss_range(law: Law, tail: float) -> tuple[float, float]:
     """
     reach = float(-ndtri(check.real("tail", tail, "[1e-300, 0.25)") / 2))
     mu, rate = check.instance("law", law, Law, LAW_EXAMPLE).mu, law.rate
-    top = max(reach, mu - float(ndtri(min(0.5, tail / (2 * rate))))) if rate < 1 else mu + reach
+    top = max(reach, mu - float(ndtri(min(0.5, tail / (2 * rate)))))
     if law.direction == "add":
         return -law._loss_at(reach), -law._loss_at(-reach)
     if isinstance(law, SubsampledLaw):

@@ -4,6 +4,7 @@ import json
 import math
 import re
 from datetime import date
+from pathlib import Path
 
 import figure7
 import numpy as np
@@ -61,6 +62,12 @@ def test_a_record_holds_each_epoch_and_four_evaluations_in_the_last(key):
     assert set(ends) <= set(steps) and steps == sorted(set(steps)) and steps[-1] == record["steps"]
     assert len(steps) == epochs + 3 and len(last_epoch(record)) == 4
     assert all(10 <= value <= 100 for _, value in record["history"])
+
+
+@pytest.mark.parametrize("name", sorted(TABLE))
+def test_three_seeds_of_each_noise_and_one_shuffled_run_are_recorded(name):
+    wanted = {f"{name}-{factor}-seed{seed}" for factor in (1, 2) for seed in (1, 2, 3)} | {f"{name}-1-shuffled-seed1"}
+    assert wanted <= set(RECORDS)
 
 
 def test_seeds_are_different_trainings():
@@ -132,6 +139,23 @@ def test_records_are_kept_one_by_one(tmp_path, monkeypatch):
     figure7.main(["--only", "A", "C", "--seeds", "1", "2"])
     assert len(trained) == len(set(trained)) == 8
     assert set(figure7.kept()) == {f"{n}-{f}-seed{s}" for n in "AC" for f in (1, 2) for s in (1, 2)}
+
+
+def test_a_full_disk_loses_no_record(tmp_path, monkeypatch):
+    monkeypatch.setattr(figure7, "FILE", tmp_path / "figure7.json")
+    monkeypatch.setattr(figure7, "CHECKPOINTS", tmp_path / "locks")
+    figure7.keep("A-1-seed1", {"steps": 3})
+    before, write = figure7.FILE.read_bytes(), Path.write_text
+
+    def fill_up(path, text, *options):
+        write(path, text[:9], *options)
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", fill_up)
+    with pytest.raises(OSError, match="No space left"):
+        figure7.keep("A-1-seed2", {"steps": 4})
+    assert figure7.FILE.read_bytes() == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["figure7.json", "locks"]
 
 
 def test_a_training_under_way_is_left_to_its_process(tmp_path, monkeypatch):

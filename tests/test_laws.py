@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from scipy.integrate import quad
 from scipy.optimize import minimize_scalar
+from scipy.special import logsumexp
 from scipy.stats import norm
 
 from dpteach.laws import (
@@ -422,6 +423,48 @@ def test_a_peak_narrower_than_the_gaussian(rate, mu, order):
 
 
 # --- found by changing the code in small ways
+
+
+@pytest.mark.parametrize("rate, mu, order", [(0.01, 8.0, 2.5), (0.3, 20.0, 1.5), (0.7, 3.0, 6.0), (0.004, 1.4, 9.0)])
+@pytest.mark.parametrize("direction", ["remove", "add"])
+def test_the_quadrature_against_the_trapezoidal_rule(rate, mu, order, direction):
+    """Whose error vanishes exponentially with its step. The hard case is little noise: there the loss bends sharply."""
+    nodes = PoissonLaw(rate, 1 / mu, direction).nodes(order)
+    t = np.arange(-40 * 1024, round(order * mu + 40) * 1024) / 1024
+    mixture = np.logaddexp(np.log1p(-rate), np.log(rate) + mu * t - mu**2 / 2)
+    power = order if direction == "remove" else 1 - order
+    exact = logsumexp(norm.logpdf(t) + power * mixture) - np.log(1024)
+    assert_allclose(logsumexp(nodes.log_q + order * nodes.loss), exact, rtol=2e-13, atol=2e-13)
+
+
+def test_a_corner_that_is_no_loss_is_refused():
+    for corner in ("x", math.inf, None):
+        with pytest.raises(ValueError, match="corner = "):
+            PoissonLaw(0.1, 1.0).nodes(corner=corner)
+
+
+@pytest.mark.parametrize("edges", [[0.0, 2.0, 1.0], [1.0, 0.0, 2.0], [[0.0, 1.0]]])
+def test_edges_out_of_order_are_refused(edges):
+    with pytest.raises(ValueError, match="edges must be a list of losses in increasing order"):
+        loss_masses(PoissonLaw(0.1, 1.0), np.array(edges))
+
+
+@pytest.mark.parametrize("rate", [1e-3, 0.1, 0.9])
+@pytest.mark.parametrize("tail", [1e-3, 1e-9, 0.2])
+def test_the_mass_above_the_range_in_closed_form(rate, tail):
+    """P(t > s) = (1-q)Φ(-s) + qΦ(mu-s) at the output s of the upper end, within the promise and not a tenth of it."""
+    law, mu = PoissonLaw(rate, 0.5), 2.0
+    _, high = loss_range(law, tail)
+    s = mu / 2 + math.log(math.expm1(high) / rate + 1) / mu
+    assert 0.1 * tail < (1 - rate) * norm.sf(s) + rate * norm.sf(s - mu) <= tail * (1 + 1e-9)
+
+
+def test_few_samples_of_the_subsampled_law_have_its_mean():
+    law, size = SubsampledLaw(0.5, 2.0), 100_000
+    sample, nodes = law.sample(size, np.random.default_rng(3)), law.nodes()
+    for power in (1, 2):
+        moment = np.exp(nodes.log_p) @ nodes.loss**power
+        assert abs(np.mean(sample**power) - moment) < 5 * np.std(sample**power) / math.sqrt(size)
 
 
 @pytest.mark.parametrize("law", [SubsampledLaw(1.0, 1.0), GaussianLaw(1.0), PoissonLaw(1.0, 1.0, "add")], ids=repr)

@@ -241,6 +241,23 @@ def test_checkpoint_of_another_run_or_damaged_is_refused(tmp_path):
         fit(checkpoint=file)
 
 
+def test_a_full_disk_loses_no_checkpoint(tmp_path, monkeypatch):
+    file, save = tmp_path / "checkpoint.pt", torch.save
+    fit(checkpoint=file, stop_after=5)
+    before = file.read_bytes()
+
+    def fill_up(kept, target):
+        save(kept, target)
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(torch, "save", fill_up)
+    with pytest.raises(OSError, match="No space left"):
+        fit(checkpoint=file)
+    assert file.read_bytes() == before and list(tmp_path.iterdir()) == [file]
+    monkeypatch.setattr(torch, "save", save)
+    assert fit(checkpoint=file).steps == fit().steps
+
+
 SLOW_RUN = """
 import sys, time, torch
 sys.path.insert(0, sys.argv[2])

@@ -181,8 +181,11 @@ def keep(name: str, value: dict) -> None:
         records = kept() | {name: value}
         lines = (f'"{k}": {json.dumps(records[k], separators=(",", ":"))}' for k in sorted(records))
         aside = FILE.with_name(f"figure7.json.{os.getpid()}")
-        aside.write_text("{\n" + ",\n".join(lines) + "\n}\n", "utf-8")
-        aside.replace(FILE)
+        try:
+            aside.write_text("{\n" + ",\n".join(lines) + "\n}\n", "utf-8")
+            aside.replace(FILE)
+        finally:
+            aside.unlink(missing_ok=True)  # the disk was full
 
 
 def main(arguments: list[str]) -> None:
