@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from dataclasses import replace
 
 import golden
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
+from scipy.stats import norm
 
 from dpteach import tensor_power
 from dpteach.guarantees import delta_from_tradeoff, epsilon_from_delta, gaussian_tradeoff
@@ -419,3 +421,34 @@ def test_the_bracket_is_narrowed():
 def test_next_to_no_sampling_is_refused():
     with pytest.raises(ValueError, match="sampling rate / sigma = 1e-16"):
         TensorPower(laws=(SubsampledLaw(1e-16, 1.0),), steps=2).epsilon(1e-5)
+
+
+def test_full_batches_have_the_gaussian_s_own_curve():
+    alpha = np.array([0.0, 0.01, 0.3, 0.9])
+    lower, upper = TensorPower(laws=(GaussianLaw(0.1),), steps=100).f(alpha)
+    assert np.array_equal(lower, upper)
+    assert_allclose(lower, norm.cdf(norm.isf(alpha) - 1.0), rtol=1e-12)
+
+
+def test_no_loss_at_all_at_a_large_delta():
+    assert TensorPower(laws=(SubsampledLaw(0.01, 0.1),), steps=2).epsilon(0.5) == (0.0, 0.0)
+
+
+def test_a_delta_near_1():
+    """Little noise, nearly always in the batch: most outputs of four steps give the record away."""
+    low, high = TensorPower(laws=(SubsampledLaw(0.9, 4.0),), steps=4).delta(0.0)
+    assert 0.97 < low <= high <= 1
+
+
+def test_the_lattice_s_error_widens_the_curve_by_twice_itself():
+    lattice = compose(SubsampledLaw(0.3, 1.0), 4, 0.0, 1e-12, 24, "upper")
+    for side, sign in (("upper", -1), ("lower", 1)):
+        plain, wide = (Profile(kept, side, *tails(kept)) for kept in (lattice, replace(lattice, error=0.01)))
+        moved = _polygon(wide, np.array([0.2])) - _polygon(plain, np.array([0.2]))
+        assert_allclose(moved, sign * 0.02, atol=1e-8)
+
+
+def test_no_epsilon_where_the_rest_exceeds_delta():
+    lattice = replace(compose(SubsampledLaw(0.3, 1.0), 4, 0.0, 1e-12, 24, "upper"), infinite=0.2)
+    profile = Profile(lattice, "upper", *tails(lattice))
+    assert profile.epsilon(0.1) == math.inf and profile.epsilon(0.25) < math.inf
