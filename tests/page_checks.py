@@ -28,6 +28,12 @@ THEME_SAYS = re.compile(
     r")\"")
 
 
+# What Chromium itself says on a machine without a network, of fonts that lie on the disk.
+OFFLINE_SAYS = re.compile(
+    r"INFO \S+ \S+ Slow network is detected\. See https://www\.chromestatus\.com/\S+ for more details\."
+    r" Fallback font will be used while loading: \S+")
+
+
 def settle(browser):
     """Wait until the page's maths is drawn (a page without formulas doesn't load MathJax)."""
     browser.driver.execute_async_script(
@@ -36,8 +42,9 @@ def settle(browser):
 
 
 def console(messages):
-    """What the console said, without what the theme says on every page."""
-    return [f"console: {message}" for message in messages if not THEME_SAYS.fullmatch(message)]
+    """What the console said, without what the theme says on every page, and Chromium of a missing network."""
+    usual = (THEME_SAYS, OFFLINE_SAYS)
+    return [f"console: {message}" for message in messages if not any(said.fullmatch(message) for said in usual)]
 
 
 def outside(requests, allowed):

@@ -256,3 +256,14 @@ def test_the_weight_of_a_page_is_what_the_book_adds(tmp_path):
         (tmp_path / name).write_bytes(bytes(size))
     requests = [path.as_uri() + "?v=1" for path in tmp_path.rglob("*") if path.is_file()]
     assert checks.weight(requests + requests, tmp_path) == 3210
+
+
+SLOW = ("Slow network is detected. See https://www.chromestatus.com/feature/5636954674692096 for more details."
+        " Fallback font will be used while loading: file:///b/MathJax_Zero.woff")
+
+
+def test_what_chromium_says_of_a_missing_network_is_no_finding():
+    heard = [f"INFO file:///b/intro.html - {SLOW}", f"INFO file:///b/x.js?digest=5 1 {SLOW}"]
+    assert checks.console(heard) == []
+    heard.append("INFO file:///b/x.js 1 Slow")
+    assert checks.console(heard) == ["console: INFO file:///b/x.js 1 Slow"]
