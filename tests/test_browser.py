@@ -119,6 +119,8 @@ def test_a_page_opened_in_the_dark_is_dark(built_book, page):
 
 
 RESULTS = "document.querySelectorAll('#search-results ul.search li a')"
+# Results appear one by one; the line above the list is written when all are there.
+SEARCH_ENDED = "(document.querySelector('#search-results .search-summary') || {}).textContent"
 
 
 @pytest.mark.parametrize("address", ["file", "http"])
@@ -137,7 +139,7 @@ def test_search_finds(built_book, address, width, mobile):
         field = browser.driver.switch_to.active_element
         field.send_keys("Esseen")
         field.submit()
-        browser.wait(f"{RESULTS}.length", "results")
+        browser.wait(SEARCH_ENDED, "the end of the search")
         found = browser.run(f"return [...{RESULTS}].map((link) => link.getAttribute('href'))")
         assert any("13-berry-esseen.html" in link for link in found), found
         assert checks.findings(browser, width, True, True) == []

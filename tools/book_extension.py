@@ -69,6 +69,18 @@ def add_script(app):
         app.add_js_file("book.js")
 
 
+FORMULA = re.compile(r"(\(?)(<span class=\"math notranslate nohighlight\">[^<]*</span>)((?:[.,;:?!)’]|'s\b)*)")
+
+
+def keep_punctuation(app, page, template, context, doctree):
+    """A bracket before a formula in a line, and what punctuation follows it, stay on the formula's line."""
+    def glued(found):
+        return f'<span class="glued">{found[0]}</span>' if found[1] or found[3] else found[0]
+
+    if app.builder.name == "html" and "body" in context:
+        context["body"] = FORMULA.sub(glued, context["body"])
+
+
 def name_by_text(app, page, template, context, doctree):
     """A hidden cell's handle is read out as what it shows ("Show code cell source"), not as something else.
 
@@ -147,5 +159,6 @@ def setup(app):
     app.connect("doctree-resolved", drop_scripts)
     app.connect("builder-inited", add_script)
     app.connect("html-page-context", name_by_text)
+    app.connect("html-page-context", keep_punctuation)
     app.connect("autodoc-process-docstring", escape_bars)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -14,7 +14,8 @@ __all__ = ["chapter_needs", "drawing", "listing"]
 
 SVG, PAGE = BOOK / "_static" / "map.svg", BOOK / "map.md"
 MARKS = "<!-- list: written by tools/chapter_map.py -->", "<!-- end of the list -->"
-BOX, GAP, ROW = (116, 74), 12, 26  # pixels
+BOX, GAP, ROW, EDGE = (90, 76), 14, 30, 12  # pixels: four columns, so that a phone shows letters of 10 pixels
+ASIDE = {"ch06": 1, "ch07": 1, "ch20": 1}  # no chapter needs them: beside their part's own column
 
 
 def chapter_needs():
@@ -38,19 +39,20 @@ def level(label, chapters):
 
 
 def column(label):
-    """Where a chapter's part begins: part I at the left, II in the middle, III at the right."""
+    """Where a chapter's part stands: part I at the left, II in the middle, III at the right."""
     number = int(label[2:]) if re.fullmatch(r"ch\d\d", label) else 0
-    return 4 if number > 13 else 2 if number > 7 else 0
+    return ASIDE.get(label, 3 if number > 13 else 2 if number > 7 else 0)
 
 
 def places(chapters):
-    """The upper left corner of each chapter's box: one row for each level."""
+    """The upper left corner of each chapter's box: in its part's column, in the row of its level or the next free one."""
     taken, where = set(), {}
     for label in chapters:
-        row = level(label, chapters)
-        at = next(c for c in range(column(label), len(chapters) + 5) if (row, c) not in taken)
+        row, at = level(label, chapters), column(label)
+        while (row, at) in taken:
+            row += 1
         taken.add((row, at))
-        where[label] = 14 + at * (BOX[0] + GAP), 14 + row * (BOX[1] + ROW)
+        where[label] = EDGE + at * (BOX[0] + GAP), EDGE + row * (BOX[1] + ROW)
     return where
 
 
@@ -65,38 +67,48 @@ def direct(label, chapters):
     return [n for n in needs if not any(n in reached(other, chapters) for other in needs if other != n)]
 
 
+def way(start, end, boxes):
+    """An arrow's path from the bottom of one box to the top of another: through the gaps where it skips a row."""
+    (a, b), (x, y) = (start[0] + BOX[0] / 2, start[1] + BOX[1]), (end[0] + BOX[0] / 2, end[1] - 1)
+    between = {box for box in boxes if start[1] < box[1] < end[1]}
+    if not between or a == x and end[0] not in {box[0] for box in between}:
+        middle = (b + y) / 2
+        return f"M{a} {b}C{a} {middle} {x} {middle} {x} {y}"
+    gap = end[0] - GAP / 2 if x > a else end[0] + BOX[0] + GAP / 2  # beside the box that the arrow ends at
+    first, last = b + ROW / 3, y - ROW / 2
+    out, back = 5 if gap > a else -5, 5 if gap < x else -5
+    return (f"M{a} {b}V{first - 5}Q{a} {first} {a + out} {first}H{gap - out}Q{gap} {first} {gap} {first + 5}"
+            f"V{last - 5}Q{gap} {last} {gap + back} {last}H{x - back}Q{x} {last} {x} {last + 5}V{y}")
+
+
 def drawing(chapters):
     """The map as SVG: boxes with arrows from what's needed to what needs it."""
     where = places(chapters)
-    width = max(x for x, _ in where.values()) + BOX[0] + 14
-    height = max(y for _, y in where.values()) + BOX[1] + 14
+    width = max(x for x, _ in where.values()) + BOX[0] + EDGE
+    height = max(y for _, y in where.values()) + BOX[1] + EDGE
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" '
-             f'font-size="13">',
+             f'font-size="12">',
              "<title>The chapters and what each needs</title>",
              '<defs><marker id="to" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" '
              'orient="auto"><path d="M0 0 8 4 0 8z" fill="#777"/></marker></defs>',
              f'<rect width="{width}" height="{height}" fill="#fff"/>']
     for label in chapters:
-        x, y = where[label]
         for need in direct(label, chapters):
-            a, b = where[need]
-            start, end = (a + BOX[0] / 2, b + BOX[1]), (x + BOX[0] / 2, y - 1)
-            bend = (start[1] + end[1]) / 2
-            parts.append(f'<path d="M{start[0]} {start[1]}C{start[0]} {bend} {end[0]} {bend} {end[0]} {end[1]}" '
-                         'fill="none" stroke="#777" marker-end="url(#to)"/>')
+            parts.append(f'<path d="{way(where[need], where[label], set(where.values()))}" fill="none" stroke="#777" '
+                         'marker-end="url(#to)"/>')
     for label, (title, _) in chapters.items():
         x, y = where[label]
         lines = wrapped(title)
         parts.append(f'<rect x="{x}" y="{y}" width="{BOX[0]}" height="{BOX[1]}" rx="6" fill="#eef4fb" '
                      'stroke="#2a5d8f"/>')
         for number, line in enumerate(lines):
-            parts.append(f'<text x="{x + BOX[0] / 2}" y="{y + BOX[1] / 2 + 5 - 8 * (len(lines) - 1) + 16 * number}" '
+            parts.append(f'<text x="{x + BOX[0] / 2}" y="{y + BOX[1] / 2 + 4 - 7 * (len(lines) - 1) + 14 * number}" '
                          f'text-anchor="middle">{escape(line)}</text>')
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
-def wrapped(title, limit=16, most=4):
-    """A title in at most four lines; what's after a colon is left out."""
+def wrapped(title, limit=14, most=5):
+    """A title in at most five lines; what's after a colon is left out."""
     words, lines = title.partition(":")[0].split(), [""]
     for word in words:
         if lines[-1] and len(lines[-1]) + len(word) >= limit and len(lines) < most:
