@@ -12,6 +12,7 @@ their old results. Here the cache's folder carries a hash of dpteach's files. Th
 configuration value, so that Sphinx also reads every page again when it changes.
 """
 
+import hashlib
 import os
 import re
 import shutil
@@ -146,6 +147,8 @@ def write_notebooks(app, exception):
 
 def setup(app):
     os.environ.update(environment())
+    written = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
+    app.add_config_value("book_extension", written, "html")  # a change here writes every page again
     register_mathml(app)
     register_status(app)
     register_run_ahead(app)
