@@ -113,15 +113,16 @@ def draw_tradeoff():
     """Run A with replace-one neighbours: limit, exact curve, and the lines of (ε, δ) with the exact ε."""
     run = TensorPower(laws=(SubsampledLaw(256 / 60000, 1 / 1.3),), steps=3516)
     limit, delta = clt_guarantee(run.laws[0], run.steps), 1e-5
-    fig, (plane, profile) = figure(["type I error α", "ε"], ["type II error", "δ"], columns=2)
+    fig, (plane, profile) = figure(["type I error α", "ε"], ["type II error β", "δ"], columns=2)
     alpha = np.concatenate([[0.0], np.geomspace(1e-6, 0.5, 200), 1 - np.geomspace(0.5, 1e-6, 200), [1.0]])
     plane.plot(alpha, limit.f(alpha), label="limit G_μ")
-    plane.plot(alpha, np.mean(run.f(alpha), axis=0), label="exact curve")
+    plane.plot(alpha, np.mean(run.f(alpha), axis=0), color="black", linestyle="-", linewidth=1.2, label="exact curve")
     plane.plot(alpha, f_epsilon_delta(run.epsilon(delta)[1], delta, alpha), label="lines of (ε, δ)")
     plane.plot([0, 1], [1, 0], color="gray", linewidth=0.8, linestyle=":")
     epsilon = np.linspace(0, 1.7, 60)
     profile.semilogy(epsilon, limit.delta(epsilon), label="limit G_μ")
-    profile.semilogy(epsilon, [np.mean(run.delta(e)) for e in epsilon], label="exact curve")
+    exact = [np.mean(run.delta(e)) for e in epsilon]
+    profile.semilogy(epsilon, exact, color="black", linestyle="-", linewidth=1.2, label="exact curve")
     profile.axhline(delta, color="gray", linewidth=0.8, linestyle=":")
     plane.legend(), profile.legend()
     save(fig, "tradeoff")

@@ -51,7 +51,7 @@
     plane.line(alphas.map((a) => [a, live.gaussianTradeoff(found.mu, a)]), "live-1");
     if (found.exact) {
       const f = tradeoff(found.exact.delta, found.exact.top);
-      plane.line(alphas.map((a) => [a, f(a)]), "live-2");
+      plane.line(alphas.map((a) => [a, f(a)]), "live-exact");
     }
 
     const far = Math.max(found.exact ? found.exact.epsilon(1e-10) : 0, live.gaussianEpsilon(found.mu, 1e-10), 1e-3);
@@ -64,7 +64,7 @@
     const level = Math.log(v.delta);
     profile.line([[0, level], [far, level]], "live-thin");
     profile.line(epsilons.map((e) => [e, Math.log(live.gaussianDelta(found.mu, e))]), "live-1");
-    if (found.exact) profile.line(epsilons.map((e) => [e, Math.log(found.exact.delta(e))]), "live-2");
+    if (found.exact) profile.line(epsilons.map((e) => [e, Math.log(found.exact.delta(e))]), "live-exact");
     profile.dot(epsilon, level, "live-dot");
 
     const exact = found.exact
@@ -91,7 +91,7 @@
       { key: "delta", label: "δ", value: 1e-5, values: [1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2] },
     ],
     presets: [["A", 1.3, 15], ["B", 1.1, 60], ["C", 0.7, 45]].map((r) => ({ label: "run " + r[0], values: { n: 60000, m: 256, sigma: r[1], E: r[2] } })),
-    key: [["live-1", "limit G_μ"], ["live-2", "exact curve"], ["live-3", "lines of the pair (ε, δ)"], ["live-thin", "no information; level δ"]],
+    key: [["live-1", "limit G_μ"], ["live-exact", "exact curve"], ["live-3", "lines of the pair (ε, δ)"], ["live-thin", "no information; level δ"]],
     draw: draw,
   });
 })();
