@@ -4,16 +4,15 @@ types and spelling hold, links lead somewhere, and one version stands everywhere
 import ast
 import importlib
 import inspect
-import io
 import re
 import subprocess
 import sys
-import tokenize
 import tomllib
 from pathlib import Path
 
 import pytest
 from links import local_links
+from size import LONGEST, code_lines, parts
 from upgrade import constraints_text, pinned_text
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -49,8 +48,6 @@ ALLOWED = {
     "__main__": {"run", "moments", "accountants", "calibration", "report", "audit", "mnist", "training"},
 }
 WITH_TORCH = {"_cache", "sampling", "mnist", "clipping", "training", "distributed"}
-LONGEST = 300  # lines of code of one module
-CAP = 3545  # lines of code of all modules that stand in ALLOWED: a limit to lower, not to raise
 
 
 def imported(nodes):
@@ -89,25 +86,25 @@ def test_torch_is_loaded_only_where_something_is_trained(name):
     assert not loaded & WITH_TORCH
 
 
-def code_lines(path):
-    """Lines that hold code: no blank lines, comments or docstrings."""
-    source = path.read_text(encoding="utf-8")
-    documentation = set()
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(node) is not None:
-            documentation |= set(range(node.body[0].lineno, node.body[0].end_lineno + 1))
-    silent = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
-    lines = set()
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type not in silent:
-            lines |= set(range(token.start[0], token.end[0] + 1))
-    return len(lines - documentation)
+def test_modules_and_parts_stay_small():
+    assert {name: lines for name in MODULES if (lines := code_lines(MODULES[name])) > LONGEST} == {}
+    listed = [name for _, names, _, _ in parts() for name in names]
+    assert sorted(listed) == sorted(MODULES), "each module belongs to one part"
+    for name, _, lines, limit in parts():
+        assert lines <= limit, f"{name}: {lines} lines of code"
 
 
-def test_modules_stay_small():
-    sizes = {name: code_lines(path) for name, path in MODULES.items()}
-    assert {name: size for name, size in sizes.items() if size > LONGEST} == {}
-    assert sum(sizes[name] for name in ALLOWED if name in sizes) <= CAP
+def test_mathematics_needs_nothing_but_itself():
+    """Who reads the mathematics needn't read the rest: its modules import each other alone."""
+    mathematics = set(parts()[0][1])
+    assert all(ALLOWED[name] <= mathematics for name in mathematics)
+
+
+def test_what_counts_as_code(tmp_path):
+    path = tmp_path / "module.py"
+    path.write_text('"""A module.\n\nIts text."""\n\n# a comment\nx = (1,\n     2)  # two lines\n\n\ndef f():\n'
+                    '    """Says.\n\n    More.\n    """\n    return """a\nb"""\n')
+    assert code_lines(path) == 2 + 1 + 2
 
 
 def public(name):

@@ -45,7 +45,7 @@ def column(label):
 
 
 def places(chapters):
-    """The upper left corner of each chapter's box: in its part's column, in the row of its level or the next free one."""
+    """The upper left corner of each chapter's box: its part's column, and the row of its level or the next free one."""
     taken, where = set(), {}
     for label in chapters:
         row, at = level(label, chapters), column(label)

@@ -13,6 +13,7 @@ from docutils import nodes
 from docutils.parsers.rst import Directive
 from frame import BOOK, ROOT, chapters, kept_notebook
 from guards import _asserts, _code, _compared_text, _parse
+from size import parts
 
 __all__ = ["counts", "fuzzed", "mutations", "register"]
 
@@ -97,6 +98,8 @@ def fill(app, doctree, docname):
             table(COLUMNS, rows),
             table((f"Mutants, {when}", "Possible", "Run", "Killed", "Equivalent", "Alive"), killed),
             table((f"Fuzzing, {fuzzing}", "Seconds", "Inputs", "Findings"), tried),
+            table(("Part of dpteach", "Modules", "Lines of code", "At most"),
+                  [[name, ", ".join(modules), lines, limit] for name, modules, lines, limit in parts()]),
             table(("Package", "Version"), versions),
         ])
 
