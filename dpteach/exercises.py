@@ -231,7 +231,8 @@ def _diagnose(results: list[Any], wanted: Any, good: list[bool], rtol: float, at
     """The kind of a mistake and the sentence that describes it."""
     arrays = [_numeric(value) for value in (*wanted, *results)]
     flat = [x.ravel() for x in arrays if x is not None and x.dtype.kind in "iuf" and np.isfinite(x).all()]
-    if len(flat) == len(arrays):
+    none_right = not any(ok and np.any(want) for ok, want in zip(good, wanted, strict=True))  # but for zeros
+    if none_right and len(flat) == len(arrays):
         right, given = (np.concatenate(part).astype(float) for part in (flat[: len(wanted)], flat[len(wanted) :]))
         if np.allclose(given, -right, rtol=rtol, atol=atol):
             return "sign", "the sign is wrong, the size is right."

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import math
 import numbers
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from typing import Any
 
 from dpteach import _validate
 
 __all__ = ["format_number", "record"]
 
+_ROUNDING = {"up": ROUND_CEILING, "down": ROUND_FLOOR}
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -26,16 +28,19 @@ class _Shown:
         return self.text
 
 
-def format_number(value: Any, digits: int = 4) -> str:
+def format_number(value: Any, digits: int = 4, side: str = "nearest") -> str:
     """Write a number with `digits` significant digits, as the book prints numbers.
 
     Parameters
     ----------
     value : int, float, str or a sequence of these
-        A whole number is written exactly. A sequence, such as a bracket's ends, is written with
-        commas.
+        A whole number is written exactly. A sequence is written with commas. A tuple of two is a
+        bracket: its first number is rounded down, its second up, so that what was between them
+        still is.
     digits : int
         Significant digits, at least 1.
+    side : str
+        'nearest', or 'up' for an upper bound, 'down' for a lower one.
 
     Raises
     ------
@@ -46,16 +51,18 @@ def format_number(value: Any, digits: int = 4) -> str:
     --------
     >>> format_number(1.258643), format_number(60000), format_number(0.00001234567)
     ('1.259', '60000', '1.235e-05')
-    >>> format_number((1.06699, 1.06812))
-    '1.067, 1.068'
+    >>> format_number((1.06699, 1.06812)), format_number(1.19124, side="up")
+    ('1.066, 1.069', '1.192')
     """
     digits = _validate.whole("digits", digits, "[1, 17]")
+    _validate.choice("side", side, ("nearest", *_ROUNDING))
     if hasattr(value, "tolist"):  # a numpy or torch scalar or array
         value = value.tolist()
     if isinstance(value, str):
         return value
     if isinstance(value, (tuple, list)):
-        return ", ".join(format_number(part, digits) for part in value)
+        sides = ("down", "up") if isinstance(value, tuple) and len(value) == 2 else (side,) * len(value)
+        return ", ".join(format_number(part, digits, one) for part, one in zip(value, sides, strict=True))
     if not isinstance(value, numbers.Real):
         raise ValueError(f"value must be a number or a text, not {value!r}")
     if isinstance(value, numbers.Integral):
@@ -65,6 +72,8 @@ def format_number(value: Any, digits: int = 4) -> str:
         raise ValueError("value is NaN: the book quotes numbers only. Find out where it comes from")
     if math.isinf(number):
         return "∞" if number > 0 else "-∞"
+    if side != "nearest":
+        number = float(Context(prec=digits, rounding=_ROUNDING[side]).create_decimal(repr(number)))
     text = f"{number:.{digits}g}"
     if "e+" in text and abs(number) < 1e7:
         text = str(int(float(text)))
@@ -84,7 +93,7 @@ def _listed(parts: list[str]) -> str:
     return " and ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else parts[0]
 
 
-def record(name: str, value: Any, digits: int = 4) -> None:
+def record(name: str, value: Any, digits: int = 4, side: str = "nearest") -> None:
     """Print `name = value` and make the value available to the text by that name.
 
     A sentence of the chapter then shows it by the role ``glue:text`` with this name. Outside a
@@ -97,15 +106,15 @@ def record(name: str, value: Any, digits: int = 4) -> None:
     value : int, float, str or a sequence of these
         See `format_number`. In the text a tuple is shown as a bracket, ``[a, b]``, another
         sequence as ``a, b and c``.
-    digits : int
-        Significant digits.
+    digits, side
+        As for `format_number`.
 
     Examples
     --------
     >>> record("ch03-eps-10k", 1.258643)
     ch03-eps-10k = 1.259
     """
-    name, text = _validate.text("name", name), format_number(value, digits)
+    name, text = _validate.text("name", name), format_number(value, digits, side)
     print(f"{name} = {text}")
     try:
         from IPython import get_ipython

@@ -161,6 +161,11 @@ def _more_warnings(facts: dict[str, Any]) -> list[str]:
         f"all numbers are for {facts['sampling']} batches drawn afresh for each step; passes over a shuffled list are "
         "another mechanism, and none of these numbers holds for it"
     )
+    if facts["convention"] == "add-remove" and facts["n"]:
+        told.append(
+            "n, and q and T with it, count as public numbers fixed beforehand: if they were computed from the number "
+            "of records, adding or removing a record changes them, and the guarantee doesn't cover that"
+        )
     if facts["tuning_runs"] is None:
         told.append("trainings made on the same data to choose parameters aren't counted")
     if facts["records_per_unit"] == 1:

@@ -240,7 +240,7 @@ def test_no_mechanism_exceeds_the_extremal_moment_nor_the_lemma(outputs, epsilon
 
 def test_lemma_c1_as_printed():
     lam, epsilon = 3.0, 0.5
-    want = lam * epsilon * (math.exp(epsilon) - 1) + lam**2 * epsilon**2 * math.exp(epsilon) / 2
+    want = lam * epsilon * (math.exp(epsilon) - 1) + lam**2 * epsilon**2 * math.exp(2 * epsilon) / 2
     assert float(pure_dp_moment_bound(lam, epsilon)) == pytest.approx(want, rel=1e-14)
 
 

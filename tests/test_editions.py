@@ -240,6 +240,23 @@ def test_no_solution_is_left_in_the_student_edition(page):
     assert all(len(c.metadata["nbgrader"]["checksum"]) == 32 for c in stubs + checks)
 
 
+PROVED = re.compile(r"^(`{3,})\{solution\} (\S+)\n.*?^\1\n+```\{code-cell\} ipython3\n(.*?)^```$",
+                    re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", EXERCISED, ids=lambda page: page.stem)
+def test_numbers_of_a_proof_go_with_its_solution(page):
+    """What a cell right after a proof's solution computes is a part of the answer."""
+    shown = {cell.source for cell in student.student_notebook(page).cells}
+    for _, name, cell in PROVED.findall(page.read_text("utf-8")):
+        assert "solution-text" in cell, name
+        assert cell.split("\n\n", 1)[1].strip() not in shown, name
+
+
+def test_cells_after_a_proof_are_found():
+    assert sum(len(PROVED.findall(page.read_text("utf-8"))) for page in EXERCISED) >= 6
+
+
 OPERATIONS = (ast.BinOp, ast.UnaryOp, ast.Call, ast.Compare, ast.Subscript)
 
 

@@ -59,6 +59,17 @@ def test_what_is_wrong_is_said(student, said):
     assert said in text and "rate(0.01, 4.0)" in text or "rate(0.5, 1.0)" in text and said in text
 
 
+def test_who_is_right_somewhere_is_not_told_that_all_is_wrong():
+    """One step too many on one input in six looks like the same factor, 1, on each."""
+    def steps(n):
+        return 10**12 * n + (n == 7)
+
+    text = message(steps, like=lambda n: 10**12 * n, on=[2, 3, 5, 7, 11, 13], rtol=0)
+    assert "right on 5 of 6 inputs" in text and "every" not in text
+    text = message(lambda n: 2 * n, like=lambda n: n, on=[0, 2, 3])  # 0 is right by chance
+    assert "the same factor" in text
+
+
 def test_the_first_wrong_input_is_named():
     text = message(lambda q, sigma: q * q / sigma if q != 0.9 else 1.0, name="rate")
     assert "at input 4 of 4: rate(0.9, 0.7) gave 1.0" in text

@@ -11,11 +11,23 @@ from dpteach.notebook import format_number, record
     (123456.7, "123500"), (0.00001234567, "1.235e-05"), (1e-5, "1e-05"), (0.5, "0.5"),
     (-0.0, "0"), (0.0, "0"), (-1.25, "-1.25"), (True, "True"), (12, "12"),
     (np.float64(1.258643), "1.259"), (np.int64(19), "19"), (np.array([1.0, 2.5]), "1, 2.5"),
-    ((1.06699, 1.06812), "1.067, 1.068"), (float("inf"), "∞"), ("upper bound", "upper bound"),
+    ([1.06699, 1.06812], "1.067, 1.068"), (float("inf"), "∞"), ("upper bound", "upper bound"),
     (2e9, "2e+09"), (10**12, "1000000000000"),
 ])
 def test_numbers_are_written_with_four_significant_digits(value, text):
     assert format_number(value) == text
+
+
+@pytest.mark.parametrize("value, down, up", [
+    (1.19124, "1.191", "1.192"), (2.06892, "2.068", "2.069"), (0.3, "0.3", "0.3"), (-1.25001, "-1.251", "-1.25"),
+    (1.23456e-5, "1.234e-05", "1.235e-05"), (60000, "60000", "60000"), (99999.5, "99990", "100000"), (0.0, "0", "0"),
+])
+def test_bounds_are_rounded_to_their_safe_side(value, down, up):
+    assert format_number(value, side="down") == down and format_number(value, side="up") == up
+    assert format_number((value, value)) == f"{down}, {up}"  # a bracket still holds what it held
+    assert format_number([value, value], side="up") == f"{up}, {up}"
+    with pytest.raises(ValueError, match="side"):
+        format_number(value, side="safe")
 
 
 def test_digits_can_be_chosen():
@@ -47,4 +59,4 @@ def test_record_stores_the_number_for_the_text(monkeypatch, capsys):
     record("f", "one, two")
     assert {name: repr(value) for name, value in glued.items()} == {
         "a": "1.259", "b": "1.235 × 10⁻⁷", "c": "2.5 × 10⁹",
-        "d": "1, 2 × 10⁻⁹ and 3.5", "e": "[1.067, 1.067]", "f": "one, two"}
+        "d": "1, 2 × 10⁻⁹ and 3.5", "e": "[1.066, 1.068]", "f": "one, two"}

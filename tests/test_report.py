@@ -61,6 +61,18 @@ def test_states_every_fact(facts):
     assert json.loads(json.dumps(facts, allow_nan=False))["sigma"] == facts["sigma"]
 
 
+def test_counts_of_records_are_no_secret_under_add_remove_only_if_fixed_beforehand():
+    facts = dict(batch_size=256, steps=3, sigma=1.3)
+    said = {relation: statement(run_under(relation, n=60000, **facts), relation, 1e-5)["warnings"]
+            for relation in ("add-remove", "replace-one")}
+    rate = statement(run_under("add-remove", sampling_rate=0.01, sigma=1.3, steps=3), "add-remove", 1e-5)["warnings"]
+    told = [any("fixed beforehand" in text for text in texts) for texts in (*said.values(), rate)]
+    assert told == [True, False, False]
+    # why: neighbours whose numbers of steps differ
+    few, many = (run_under("add-remove", n=n, batch_size=256, epochs=15, sigma=1.3).steps for n in (59989, 59990))
+    assert few + 1 == many
+
+
 def test_warnings_and_what_is_counted():
     run = mnist("A", "replace-one")
     large = statement(run, "replace-one", 1e-4)

@@ -76,7 +76,7 @@ def authors():
     for key, entry in parse_file(BOOK / "references.bib").entries.items():
         names = [" ".join(person.prelast_names + person.last_names) for person in
                  entry.persons.get("author", entry.persons.get("editor", []))] or [entry.fields.get("title", key)]
-        names = [re.sub(r"[{}\\'\"]", "", name) for name in names]
+        names = [re.sub(r"[{}\\'\"`]", "", name) for name in names]
         start = f"{names[0]} et al." if len(names) > 2 else " and ".join(names)
         shown[key] = start, entry.fields.get("year", "")
     return shown

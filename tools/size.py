@@ -22,8 +22,8 @@ PARTS = {
         "audit",
         2000),
     "Training": ("_cache sampling mnist clipping training distributed", 824),
-    "Statements and command line": ("calibration report __main__", 535),
-    "Classroom": ("exercises notebook plotting", 263),
+    "Statements and command line": ("calibration report __main__", 540),
+    "Classroom": ("exercises notebook plotting", 270),
 }
 
 

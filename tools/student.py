@@ -127,7 +127,8 @@ def try_out(chapter, solve=False):
     """
     notebook = student_notebook(chapter)
     if solve:
-        code = [cell.source for cell in convert(chapter).cells if cell.cell_type == "code"]
+        code = [cell.source for cell in convert(chapter).cells
+                if cell.cell_type == "code" and SECRET not in cell.metadata.get("tags", [])]
         own = [cell for cell in notebook.cells if cell.cell_type == "code"]
         for cell, source in zip(own, code, strict=True):
             cell.source = source

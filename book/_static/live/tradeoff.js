@@ -1,4 +1,4 @@
-/* Trade-off explorer: a training run, its Gaussian limit, and the exact curve. */
+/* Trade-off explorer: a training run, its Gaussian limit, and its tensor power. */
 (function () {
   "use strict";
 
@@ -43,7 +43,7 @@
     const alphas = Array.from({ length: 161 }, (_, i) => (i / 160) ** 2).flatMap((a) => [a / 2, 1 - a / 2]).sort((a, b) => a - b);
     const plane = live.plot(size, {
       x: [0, 1], y: [0, 1], xLabel: "type I error α", yLabel: "type II error β", title: "Trade-off functions",
-      description: `The limit G with μ = ${number(found.mu)}` + (found.exact ? ", the exact curve beside it," : "") +
+      description: `The limit G with μ = ${number(found.mu)}` + (found.exact ? ", the tensor power beside it," : "") +
         ` and the lines of the pair ε = ${number(epsilon)}, δ = ${number(v.delta)} that lie below.`,
     });
     plane.line([[0, 1], [1, 0]], "live-thin");
@@ -59,7 +59,7 @@
     const profile = live.plot(size, {
       x: [0, far], y: [Math.log(1e-10), 0], logY: true, xLabel: "ε", yLabel: "δ", title: "Privacy profiles",
       description: `δ falls as ε grows. At δ = ${number(v.delta)} the limit has ε = ${number(found.limit)}` +
-        (found.exact ? `, the exact curve ${number(found.low)} to ${number(found.high)}.` : "."),
+        (found.exact ? `, the tensor power ${number(found.low)} to ${number(found.high)}.` : "."),
     });
     const level = Math.log(v.delta);
     profile.line([[0, level], [far, level]], "live-thin");
@@ -68,8 +68,8 @@
     profile.dot(epsilon, level, "live-dot");
 
     const exact = found.exact
-      ? `Exact ${v.law === "fixed" ? "value of C_p(G)^⊗T" : "privacy of T steps"}: ε between ${number(found.low)} and ${number(found.high)} (interpolated, ±${number(100 * found.exact.error)} %).`
-      : "No exact value is stored for this choice (σ from 0.7 to 4, m/n from 0.001 to 0.1, up to 100 epochs).";
+      ? `Tensor power, ${v.law === "fixed" ? "value of C_p(G)^⊗T" : "privacy of T steps"}: ε between ${number(found.low)} and ${number(found.high)} (interpolated, ±${number(100 * found.exact.error)} %).`
+      : "No value of the tensor power is stored for this choice (σ from 0.7 to 4, m/n from 0.001 to 0.1, up to 100 epochs).";
     return {
       panels: [plane.svg(), profile.svg()],
       summary: (v.m > v.n ? "The batch is larger than the data set; all n records are taken. " : "") +
@@ -91,7 +91,7 @@
       { key: "delta", label: "δ", value: 1e-5, values: [1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2] },
     ],
     presets: [["A", 1.3, 15], ["B", 1.1, 60], ["C", 0.7, 45]].map((r) => ({ label: "run " + r[0], values: { n: 60000, m: 256, sigma: r[1], E: r[2] } })),
-    key: [["live-1", "limit G_μ"], ["live-exact", "exact curve"], ["live-3", "lines of the pair (ε, δ)"], ["live-thin", "no information; level δ"]],
+    key: [["live-1", "limit G_μ"], ["live-exact", "tensor power (interpolated)"], ["live-3", "lines of the pair (ε, δ)"], ["live-thin", "no information; level δ"]],
     draw: draw,
   });
 })();
