@@ -39,6 +39,7 @@ __all__ = [
 
 _STEPS = "[1, 1e15]"
 _CLASSICAL = "√(2 log(1.25/δ))/ε is proved for ε ≤ 1 only; gaussian_mu is exact at every ε"
+_DEEP = 1e-290  # tails below this are left out: betainc loses its digits there
 _LEAST = 1e-300  # below this δ/T a double holds no usable digits
 
 
@@ -100,7 +101,8 @@ def optimal_composition_delta(
 
         δ(ε) = 1 - (1-δ0)^T (1 - [P(K ≥ k) - e^ε P(T-K ≥ k)]),   k = ⌊(T + ε/ε0)/2⌋ + 1.
 
-    Arguments broadcast. Where e^ε overflows the subtracted term is left out, which only enlarges δ.
+    Arguments broadcast. Where e^ε overflows, or the subtracted tail is below 1e-290, the subtracted term is left out,
+    which only enlarges δ.
 
     >>> float(optimal_composition_delta(0.0, math.log(3), 1)).__round__(12)  # (3 - 1)/(3 + 1)
     0.5
@@ -122,6 +124,7 @@ def _response_delta(epsilon: np.ndarray, epsilon_0: np.ndarray, steps: int) -> n
     below = betainc(k, steps - k + 1, expit(-epsilon_0))
     depth = 1 - np.log(np.maximum(above, 1e-300))
     rounding = 4e-15 * np.sqrt(steps * depth) * above  # the tails' arguments are rounded
+    below = np.where(below < _DEEP, 0.0, below)
     delta = above - np.exp(np.minimum(epsilon, 700.0)) * below + rounding
     return np.where(inside, np.clip(delta, 0.0, 1.0), 0.0)
 

@@ -90,10 +90,15 @@ def epsilon_from_delta(profile: Profile, delta: float) -> float:
             reach = f"for any epsilon up to {_EPSILON_LIMIT:g}"
             raise ValueError(f"delta = {delta} isn't reached {reach}: there's no guarantee")
     excess = lambda e: math.log(max(profile(e), 1e-320)) - math.log(delta)  # noqa: E731 (log: even slopes)
-    root = brentq(excess, 0.0 if high == 1.0 else high / 2, high, xtol=1e-14, rtol=1e-14)
+    low = 0.0 if high == 1.0 else high / 2
+    root = brentq(excess, low, high, xtol=1e-14, rtol=1e-14)
     step = 1e-14 * max(root, 1e-3)
     while profile(root) > delta:  # a few units in the last place, onto the safe side
         root, step = root + step, 2 * step
+    level = profile(max(root - 1e-9 * root, low)) <= delta  # there the search may end anywhere: go to its left end
+    while level and root - low > 2e-14 * root:
+        middle = (low + root) / 2
+        low, root = (low, middle) if profile(middle) <= delta else (middle, root)
     return root
 
 

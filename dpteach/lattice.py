@@ -313,6 +313,7 @@ def regrid(lattice: Lattice, factor: int, side: Side) -> Lattice:
         raise ValueError(f"factor = {factor} isn't allowed: it must be odd")
     check.choice("side", side, ("upper", "lower"))
     step = factor * lattice.step
+    check.real("tilt · step", lattice.tilt * step, "[0, 600]", "regrid by a smaller factor")
     centre = float(lattice.points[np.argmax(lattice.weights)])
     for attempt in range(_ANCHORINGS):
         left, p, q, away = _coarse_cells(lattice, factor, centre)

@@ -172,7 +172,8 @@ class _Mixture:
             far, bend = (max(-order * self.mu, min(0.0, self.mu / 2 + x / self.mu)) for x in (flat - 40, flat))
             low, high, sign = low + far, self.mu + _TAIL, -1.0
             # A peak at t has the curvature 1 + mu|t|(1-s), s = |t|/(a mu) the slope of L there: least near the bend.
-            narrow = math.sqrt(1 - self.mu * bend) if self.rate < 1 else 1.0
+            # Half as narrow again, since e^{aL} grows like a pole of order a towards the loss's singularity there.
+            narrow = 1.5 * math.sqrt(1 - self.mu * bend) if self.rate < 1 else 1.0
         t, log_weight = _panels(low, high, self.mu, self._where(sign * corner), narrow)
         loss, base = self._loss(t), log_weight + _log_normal(t)
         mixture = log_weight + _log_normal(t, self.mu) if self.rate == 1 else base + loss

@@ -64,7 +64,8 @@ class NoisySGD:
 
     Parameters
     ----------
-    n : number of records, or None when only the rate is known (`at_rate`).
+    n : number of records, or None when only the rate is known (`at_rate`). Under add-remove neighbours it stands for
+        a public number that was fixed beforehand, as do the rate and the steps that follow from it.
     batch_size : m, the exact size under fixed-size sampling and the expected size under Poisson sampling.
     steps, epochs : give one of them; `steps` is T, the number of noisy updates, and T = ⌈E·n/m⌉.
     noise_multiplier : standard deviation of the noise on the *sum* of clipped gradients, divided by `clip_norm`.

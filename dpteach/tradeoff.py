@@ -118,9 +118,9 @@ class TradeOff:
         steps = check.whole("steps", steps, "[1, 1e6]")
         delta = check.real("delta", delta, "[0, 1]")
         truths = np.arange(steps + 1)
-        kept = (1 - delta) ** steps
+        broken = 1.0 if delta == 1 else -math.expm1(steps * math.log1p(-delta))
         lie = 1 / (1 + math.exp(epsilon))
-        p = np.concatenate([[0.0], kept * binom.pmf(truths, steps, lie), [1 - kept]])
+        p = np.concatenate([[0.0], (1 - broken) * binom.pmf(truths, steps, lie), [broken]])
         return cls(p, p[::-1])
 
     @classmethod
@@ -201,8 +201,8 @@ class TradeOff:
         return np.sum(np.where(self.loss > -np.inf, self.q, 0.0) * share, axis=-1)
 
     def epsilon(self, delta: float) -> float:
-        """Least ε ≥ 0 with δ(ε) ≤ δ, for δ in (0, 1)."""
-        return epsilon_from_delta(lambda e: float(self.delta(e)), delta)
+        """Least ε ≥ 0 with δ(ε) ≤ δ, for δ in (0, 1); rounding of the sum δ(ε), 1e-15 of it, isn't held against it."""
+        return epsilon_from_delta(lambda e: float(self.delta(e)) * (1 - 1e-15), delta)
 
     def inverse(self) -> TradeOff:
         """f⁻¹(α) = inf{t: f(t) ≤ α} = T(Q, P): the graph mirrored in the diagonal.

@@ -67,6 +67,13 @@ def test_leading_term_in_rational_arithmetic():
         assert found == pytest.approx(float(wanted), rel=1e-14)
 
 
+def test_bound_in_rational_arithmetic():
+    """The leading term plus 4/5 q³λ³/σ³."""
+    for q, sigma, lam in ((Fraction(1, 100), 4, 19), (Fraction(1, 64), 2, 5), (Fraction(1, 1000), 3, 40)):
+        wanted = q**2 * lam * (lam + 1) / ((1 - q) * sigma**2) + Fraction(4, 5) * (q * lam / sigma) ** 3
+        assert bounds.lemma3_bound(float(q), float(sigma), lam) == pytest.approx(float(wanted), rel=1e-13)
+
+
 @COMMON
 @given(admissible())
 def test_both_bounds_lie_above_the_exact_moment(point):

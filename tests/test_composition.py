@@ -397,3 +397,55 @@ def test_share_of_delta_that_the_steps_take():
     assert found["delta_0"] == pytest.approx(gaussian_profile(0.5, found["epsilon_0"]), rel=1e-9)
     assert found["share"] == pytest.approx(4 * found["delta_0"] / 1e-4, rel=1e-12)
     assert 0 < found["share"] <= 1
+
+
+def test_optimal_delta_is_rounded_up_deep_in_the_tail():
+    """Both tails in 40 digits, down to 1e-280, where a rounded argument costs most."""
+    steps, epsilon_0 = 2400, 0.005
+    epsilon, want = [], []
+    with mpmath.workdps(40):
+        exact = mpmath.mpf(epsilon_0)
+        p = 1 / (1 + mpmath.exp(-exact))
+        mass, above, below = p**steps, mpmath.mpf(0), mpmath.mpf(0)
+        for k in range(steps, 1500, -1):
+            above, below = above + mass, below + mass * mpmath.exp((steps - 2 * k) * exact)
+            mass *= mpmath.mpf(k) / (steps - k + 1) * (1 - p) / p
+            if k % 10 == 0 and above > 1e-280:
+                epsilon.append((2 * k - steps - 1) * epsilon_0)
+                want.append(above - mpmath.exp(mpmath.mpf(epsilon[-1])) * below)
+    got = optimal_composition_delta(epsilon, epsilon_0, steps).tolist()
+    assert len(got) > 40 and all(a >= b for a, b in zip(got, want, strict=True))
+    assert got == pytest.approx([float(x) for x in want], rel=1e-8, abs=0)
+
+
+@pytest.mark.parametrize("epsilon, delta", [(1.0, 0.9), (0.5, 0.3), (0.1, 1e-6)])
+def test_classical_gaussian_as_printed(epsilon, delta):
+    sigma = classical_gaussian_sigma(epsilon, delta)
+    assert 1.25 * math.exp(-((sigma * epsilon) ** 2) / 2) == pytest.approx(delta, rel=1e-12)
+
+
+def test_least_delta_of_a_step_is_answered():
+    law = GaussianLaw(1.0)
+    one = OptimalComposition(laws=(law,), steps=1)
+    assert float(law.delta(one.epsilon(1e-300))) == pytest.approx(1e-300, rel=1e-9, abs=0)
+    assert one.epsilon(9e-301) is None
+
+
+def test_the_pair_of_one_step_is_reached_at_its_own_delta():
+    """One (ε0, δ0) step is (ε0, δ0)-DP, and its profile is level at δ0 from ε0 on."""
+    assert optimal_composition_epsilon(0.3, 1, 0.1, 0.1) == pytest.approx(0.3, rel=1e-13)
+
+
+@pytest.mark.parametrize("epsilon, epsilon_0, steps", [
+    (303.85311215487724, 0.3792152790679114, 825), (640.1645304100084, 1.5428868025102511, 431),
+    (480.520734, 0.218690885, 5322), (100.0, 0.3, 700),
+])
+def test_far_tails_are_rounded_up(epsilon, epsilon_0, steps):
+    """Against 60 digits, also where the subtracted tail is below 1e-290."""
+    with mpmath.workdps(60):
+        odds = mpmath.exp(epsilon_0)
+        first = int((steps + epsilon / epsilon_0) // 2) + 1
+        exact = sum(mpmath.binomial(steps, k) * (odds**k - mpmath.exp(epsilon) * odds ** (steps - k))
+                    for k in range(first, steps + 1)) / (1 + odds) ** steps
+        found = float(optimal_composition_delta(epsilon, epsilon_0, steps))
+        assert float(exact) <= found <= 6 * float(exact)

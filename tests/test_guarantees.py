@@ -209,6 +209,12 @@ def test_one_step_is_the_worse_direction():
             assert one_step(q, sigma).delta(epsilon) == max(both)
 
 
+def test_one_step_of_many_epsilons_is_one_by_one():
+    made, epsilons = one_step(0.3, 0.8), np.array([[0.0, 0.05, 0.4], [1.5, 2.0, 9.0]])
+    wanted = [[float(made.delta(epsilon)) for epsilon in row] for row in epsilons]
+    assert_allclose(made.delta(epsilons), wanted, rtol=1e-12)
+
+
 def test_trade_off_of_the_gaussian():
     assert_allclose(
         gaussian_tradeoff(1.3, ALPHA), norm.cdf(norm.ppf(1 - ALPHA) - 1.3), rtol=1e-9, atol=1e-15
@@ -310,6 +316,21 @@ def test_epsilon_of_a_profile_with_a_jump():
     for jump in np.linspace(0.05, 0.95, 33):
         found = epsilon_from_delta(lambda e, jump=jump: 0.6 if e < jump else 0.4, 0.5)
         assert 0 <= found - jump < 1e-13
+
+
+@pytest.mark.parametrize("start", [1e-6, 0.3, 1.0, 3.0, 1000.3])
+def test_epsilon_of_a_profile_that_is_level_at_delta(start):
+    """δ(ε) is 0.5 from `start` on: a delta that's met, and not undercut, is reached there and no later."""
+    found = epsilon_from_delta(lambda e: 0.6 if e < start else 0.5, 0.5)
+    assert start <= found <= start * (1 + 1e-13)
+
+
+@pytest.mark.parametrize("delta, slope", [(1e-5, 1.0), (1e-12, 1.0), (1e-100, 1e-8)])
+def test_epsilon_where_delta_0_is_one_rounding_above_delta(delta, slope):
+    """Their logarithms are the same number, and yet ε = 0 isn't on the safe side; a slow fall takes no longer."""
+    profile = lambda e: math.nextafter(delta, 1) * math.exp(-slope * e)  # noqa: E731
+    found = epsilon_from_delta(profile, delta)
+    assert 0 < found < 1e-14 / slope and profile(found) <= delta
 
 
 def test_f_epsilon_delta_at_0_where_e_to_the_epsilon_overflows():

@@ -9,7 +9,7 @@ from scipy.fft import next_fast_len
 from scipy.special import ndtr
 from scipy.stats import binom
 
-from dpteach.lattice import _WRAPPED, Lattice, _reach, convolve, discretise, power, regrid, tails
+from dpteach.lattice import _WRAPPED, Lattice, _anchor, _contract, _reach, convolve, discretise, power, regrid, tails
 from dpteach.laws import GaussianLaw, PoissonLaw, SubsampledLaw, gaussian_delta, loss_masses, loss_range
 
 LAWS = [
@@ -252,3 +252,85 @@ def test_largest_lattice_is_told():
         power(Lattice(np.array([0.5, 0.5]), 0, 1e-9, 0.0, 0.0, 0.0), 10**13)
     with pytest.raises(ValueError, match=r"high = 1.0 .*0.41943"):
         discretise(GaussianLaw(1.0), 1e-7, 0.0, 0.0, 1.0, "upper")
+
+
+def test_lattice_covers_the_range_and_ends_within_a_step():
+    law, low, high, step = GaussianLaw(1.0), -1.03, 1.52, 0.1
+    lower, upper = (discretise(law, step, 0.0, low, high, side) for side in SIDES[::-1])
+    assert low - step < lower.points[0] <= low and high <= lower.points[-1] < high + step
+    assert upper.points.size == lower.points.size + 1  # half a cell lies above `high`: split onto one point more
+    top = upper.points[-1] - step / 2
+    assert_allclose(upper.infinite, ndtr(0.5 - top), rtol=1e-12)  # L is normal with mean 1/2 and deviation 1
+
+
+@laws
+def test_heaviest_cell_is_anchored_at_its_mean(law):
+    """The mean ratio P/Q of the cell around the anchor is e^anchor, to a twentieth of a step."""
+    low, high = loss_range(law, 1e-13)
+    step = (high - low) / 60
+    anchor = _anchor(law, step, low, high)
+    p, q = loss_masses(law, np.array([anchor - step / 2, anchor + step / 2]))
+    assert abs(math.log(p[0] / q[0]) - anchor) < step / 20
+
+
+@pytest.mark.parametrize("points", [20, 60, 150])
+def test_a_cluster_narrower_than_a_cell_costs_nothing_above(points):
+    """A loss split onto two points h apart costs tanh(h/4) of its mass at most; here 3 % lie outside the cluster."""
+    law = PoissonLaw(0.03, 0.2, "remove")
+    lattice, epsilon = lattice_of(law, "upper", points=points), epsilons(law)
+    assert np.max(profile(lattice, epsilon) - law.delta(epsilon)) < 0.03 * math.tanh(lattice.step / 4)
+
+
+@pytest.mark.parametrize("points", range(20, 60, 4))
+def test_heaviest_cell_does_not_fall_on_a_coarse_lattice(points):
+    """Nearly all mass lies in one narrow cell: fallen by a step it alone would cost nearly the step."""
+    law = PoissonLaw(4e-4, 1.3, "add")
+    lattice, epsilon = lattice_of(law, "lower", points=points), epsilons(law)
+    assert np.max(law.delta(epsilon) - profile(lattice, epsilon)) < lattice.step / 10
+
+
+def test_contraction_tells_how_far_the_heaviest_mean_lies_from_its_point():
+    step, away = 0.1, 0.001
+    mass, shift = _contract(np.array([0.0, 0.3, 0.0]), np.array([0.0, 0.3 * math.exp(-away), 0.0]), step, 0.0)
+    assert_allclose(mass, [0.0, 0.3, 0.0])
+    assert shift == pytest.approx(away, rel=away)  # e^away - 1 is taken for it
+
+
+@pytest.mark.parametrize("share", [0.05, 0.5, 0.95])
+def test_contraction_takes_the_share_that_balances(share):
+    """A cell of mean ratio too low, and one of mass 0.3 on the next point, which makes up 0.3(1 - e^{-h}) in all."""
+    step = 0.1
+    p, q = np.array([0.0, 0.4, 0.3, 0.0]), np.array([0.0, 0.4 + share * 0.3 * -math.expm1(-step), 0.3, 0.0])
+    mass, _ = _contract(p, q, step, 0.0)
+    assert_allclose(mass, [0.0, 0.4 + share * 0.3, (1 - share) * 0.3, 0.0], atol=1e-6)
+
+
+def test_contraction_of_light_cells_is_that_of_heavy_ones():
+    """Three cells with means 0.3, -0.1 and 0.2 steps off their points: the first is joined to the second."""
+    step = 1e-5
+    p = np.array([0.0, 0.2, 0.4, 0.4, 0.0])
+    q = p * np.exp(-step * np.array([0.0, 0.3, -0.1, 0.2, 0.0]))
+    heavy, light = _contract(p, q, step, 0.0)[0], _contract(1e-9 * p, 1e-9 * q, step, 0.0)[0]
+    assert heavy[1] == 0 and heavy.sum() == pytest.approx(1.0)
+    assert_allclose(light * 1e9, heavy, atol=1e-6)
+
+
+def test_power_of_a_certain_loss():
+    total = power(Lattice(np.array([1.0]), 3, 0.5, 0.25, 0.0, 0.0), 7)
+    assert total.points.tolist() == [12.25] and total.weights.tolist() == [1.0]
+
+
+def test_largest_lattice_is_allowed(monkeypatch):
+    """n coins have n + 1 sums: 16 of them for n = 15."""
+    monkeypatch.setattr("dpteach.lattice._MAX_POINTS", 16)
+    coin = Lattice(np.array([0.5, 0.5]), 0, 1.0, 0.0, 0.0, 0.0)
+    assert_allclose(power(coin, 15).weights, binom.pmf(np.arange(16), 15, 0.5), rtol=1e-9)
+    with pytest.raises(ValueError, match=r"steps = 16 needs 18 lattice points \(at most 16\)"):
+        power(coin, 16)
+
+
+def test_a_regrid_whose_tilt_overflows_is_refused():
+    fine = discretise(GaussianLaw(1.0), 0.5, 200.0, -8.0, 9.0, "upper")
+    for side in ("upper", "lower"):
+        with pytest.raises(ValueError, match="tilt · step = .*regrid by a smaller factor"):
+            regrid(fine, 7, side)

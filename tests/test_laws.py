@@ -425,7 +425,9 @@ def test_a_peak_narrower_than_the_gaussian(rate, mu, order):
 # --- found by changing the code in small ways
 
 
-@pytest.mark.parametrize("rate, mu, order", [(0.01, 8.0, 2.5), (0.3, 20.0, 1.5), (0.7, 3.0, 6.0), (0.004, 1.4, 9.0)])
+@pytest.mark.parametrize("rate, mu, order", [(0.01, 8.0, 2.5), (0.3, 20.0, 1.5), (0.7, 3.0, 6.0), (0.004, 1.4, 9.0),
+                                             (0.1, 1.25, 22.0), (0.5, 1.0, 21.0), (0.6, 1.0, 401.0),
+                                             (0.2, 1.0, 401.0), (0.5, 0.5, 201.0)])  # fmt: skip
 @pytest.mark.parametrize("direction", ["remove", "add"])
 def test_the_quadrature_against_the_trapezoidal_rule(rate, mu, order, direction):
     """Whose error vanishes exponentially with its step. The hard case is little noise: there the loss bends sharply."""
@@ -494,6 +496,32 @@ def test_range_of_losses_holds_an_atom():
 
 @pytest.mark.parametrize("law", [PoissonLaw(0.3, 0.01), PoissonLaw(0.3, 0.01, "add"), SubsampledLaw(0.3, 100.0)])
 def test_quadrature_of_far_apart_modes(law):
-    """Both masses are 1 where the panels must be narrow."""
-    nodes = law.nodes()
-    assert_allclose([np.exp(nodes.log_p).sum(), np.exp(nodes.log_q).sum()], 1, rtol=1e-12)
+    """Both masses are 1 where the panels must be narrow, also of a rule for small orders."""
+    for order in (0.0, 1.0):
+        nodes = law.nodes(order)
+        assert_allclose([np.exp(nodes.log_p).sum(), np.exp(nodes.log_q).sum()], 1, rtol=1e-12)
+
+
+@pytest.mark.parametrize("law", [PoissonLaw(1.0, 0.5, "add"), PoissonLaw(1.0, 0.5), GaussianLaw(2.0)], ids=repr)
+def test_very_large_orders_without_sampling(law):
+    """log E_Q e^{aL} = a(a-1)mu²/2, mu = 2: without sampling no peak is narrower than φ, and panels are few enough."""
+    for order in (30.0, 1e4):
+        nodes = law.nodes(order)
+        assert_allclose(np.logaddexp.reduce(nodes.log_q + order * nodes.loss), 2 * order * (order - 1), rtol=1e-12)
+
+
+def test_weights_keep_their_digits_where_the_modes_are_far_apart():
+    """The pair is symmetric, and so is the rule: P's weights are Q's, read backwards. t²/2 is as large as 1e5 here."""
+    nodes = GaussianLaw(500.0).nodes()
+    near = nodes.log_p > -50
+    assert_allclose(nodes.log_p[near], nodes.log_q[::-1][near], rtol=0, atol=4e-12)
+
+
+def test_shares_of_samples_above_a_loss():
+    """P(L > L(t)) = (1-p)Φ(-t) + pΦ(mu-t) for t > mu/2; about a third of these outputs come from the Gaussian at 0."""
+    p, mu, size = 0.2, 2.5, 300_000
+    sample = SubsampledLaw(p, mu).sample(size, np.random.default_rng(5))
+    for t in (1.3, 1.8, 2.3, 3.0):
+        share = (1 - p) * norm.sf(t) + p * norm.sf(t - mu)
+        found = np.mean(sample > math.log(1 - p + p * math.exp(mu * t - mu**2 / 2)))
+        assert abs(found - share) < 4 * math.sqrt(share * (1 - share) / size)

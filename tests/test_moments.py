@@ -574,7 +574,7 @@ def test_moments_at_tiny_orders_keep_their_digits(mu):
     assert_allclose(log_moment(GaussianLaw(mu), lam), lam * (lam + 1) * mu**2 / 2, rtol=1e-10)
 
 
-@pytest.mark.parametrize("best", [0.3, 0.7, 0.9, 1.1, 1.9, 2.6, 7.0, 11.3, 900.0])
+@pytest.mark.parametrize("best", [0.24, 0.3, 0.7, 0.9, 1.1, 1.9, 2.6, 7.0, 11.3, 900.0, 600_000.4])
 def test_the_best_real_order_is_that_of_calculus(best):
     """cλ + c + log(1/δ)/λ, c = μ²/2, is least at λ = √(log(1/δ)/c); of whole orders a neighbour of it is."""
     c = math.log(1e5) / best**2
@@ -585,6 +585,23 @@ def test_the_best_real_order_is_that_of_calculus(best):
     near = [max(1, math.floor(best)), math.ceil(best)]
     wanted = min(c * (k + 1) + math.log(1e5) / k for k in near)
     assert_allclose(MomentsGuarantee(law=law, steps=1).epsilon(1e-5), wanted, rtol=1e-12)
+
+
+@pytest.mark.parametrize("orders", ["integer", "real"])
+def test_below_the_mean_loss_no_order_helps(orders):
+    """T α(λ) = 50 λ(λ+1) is more than 40 λ at every λ > 0: what Theorem 2.2 leaves is δ = 1."""
+    run = MomentsGuarantee(law=GaussianLaw(1.0), steps=100, orders=orders)
+    assert run.delta(40.0) == 1
+
+
+def test_series_goes_on_to_a_million_terms():
+    """q = 1/2 and next to no loss: the terms fall as slowly as binom(λ+1, i), like i^-(λ+2); 2^18 aren't enough.
+
+    To first order log E2 = q²λ(λ+1)/(2σ²).
+    """
+    value_, error = log_e2_series(0.5, 1e6, 0.4, 1e-15)
+    assert error <= 1e-15
+    assert abs(value_ - 0.4 * 1.4 / 8e12) < 2e-13
 
 
 def test_order_told_is_the_divergences():

@@ -393,3 +393,48 @@ def test_coarse_functions_stay_near(side):
     """100 levels in the ratio over 17 mu, as many in mass: second order in the cells' width, 1/100 of the mass."""
     fine = TradeOff.gaussian(1.0, side, 3000)
     assert distance(fine.coarsen(200, side), fine) < 1e-3
+
+
+@pytest.mark.parametrize("side", SIDES)
+@pytest.mark.parametrize("points", [10, 11, 50])
+def test_coarse_functions_have_the_outcomes_asked(side, points):
+    """With an outcome that gives P away and one that gives Q away; what's small enough isn't coarsened again."""
+    coarse = (TradeOff.gaussian(1.0, side, 300) @ TradeOff.epsilon_delta(0.0, 0.1)).coarsen(points, side)
+    assert coarse.p.size <= points and coarse.coarsen(points, side) is coarse
+
+
+@pytest.mark.parametrize("points", [10, 20, 50])
+def test_half_of_the_levels_are_equally_spaced_in_mass(points):
+    """Between two of them lies a share of the mass 2 of P and Q together, and no more than one fine outcome beside."""
+    fine = TradeOff.gaussian(0.1, "above", 1000)
+    coarse = fine.coarsen(points, "above")
+    assert np.max(coarse.p + coarse.q) <= 2 / (points // 2 - 2) + np.max(fine.p + fine.q)
+
+
+@pytest.mark.parametrize("points", [10, 20])
+def test_coarsening_keeps_its_side_where_many_ratios_are_nearly_the_least(points):
+    q = 1 + np.linspace(0, 3, 40) ** 4
+    fine = TradeOff(np.full(40, 1 / 40), q / q.sum())
+    for side, sign in (("below", 1), ("above", -1)):
+        coarse = fine.coarsen(points, side)
+        alpha = np.union1d(fine.alpha, coarse.alpha)
+        assert np.all(sign * (coarse(alpha) - fine(alpha)) <= 1e-14)
+
+
+@pytest.mark.parametrize("delta", [0.3, 0.1, 0.05, 1e-3])
+@pytest.mark.parametrize("epsilon", [0.3, 1.0, 2.5, 5.0])
+def test_least_epsilon_where_delta_stays_level_beyond(epsilon, delta):
+    """f_{ε,δ} has δ(ε') = δ from ε on: a sum that's rounded up there must not be taken for more than δ."""
+    assert TradeOff.epsilon_delta(epsilon, delta).epsilon(delta) == pytest.approx(epsilon, rel=1e-12)
+
+
+def test_a_small_delta_keeps_its_digits():
+    for delta in (1e-9, 1e-13):
+        assert float(TradeOff.epsilon_delta(1.0, delta).delta(2.0)) == pytest.approx(delta, rel=1e-14)
+    answers = TradeOff.randomised_response(0.1, 1000, 1e-12)
+    assert float(answers.delta(200.0)) == pytest.approx(-math.expm1(1000 * math.log1p(-1e-12)), rel=1e-12)
+
+
+def test_a_pair_is_reached_at_its_own_delta():
+    for epsilon, delta in ((3.0, 0.1), (1.0, 0.05), (0.5, 1e-9)):
+        assert TradeOff.epsilon_delta(epsilon, delta).epsilon(delta) == pytest.approx(epsilon, rel=1e-12)
