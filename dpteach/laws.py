@@ -47,6 +47,11 @@ _SIZES = "[1e-60, 1e60]"  # of sigma, and of mu = 1/sigma
 _RATE_ADVICE = "it's the probability that a record enters a batch, m/n"
 
 
+def _mills(x: np.ndarray) -> np.ndarray:
+    """Mills' ratio Φ(-x)/φ(x)."""
+    return math.sqrt(math.pi / 2) * erfcx(x / math.sqrt(2))
+
+
 def gaussian_delta(mu: float, epsilon: ArrayLike) -> np.ndarray:
     """δ(ε) of the pair N(mu, 1), N(0, 1): Φ(-ε/μ + μ/2) - e^ε Φ(-ε/μ - μ/2), exact, any real ε.
 
@@ -62,7 +67,9 @@ def gaussian_delta(mu: float, epsilon: ArrayLike) -> np.ndarray:
     a, b = scaled - mu / 2, scaled + mu / 2
     positive = np.clip(a, 0.0, 1e100)
     density = np.exp(-positive * positive / 2) / math.sqrt(2 * math.pi)
-    tail = density * math.sqrt(math.pi / 2) * (erfcx(positive / math.sqrt(2)) - erfcx((positive + mu) / math.sqrt(2)))
+    middle = positive + mu / 2
+    gap = mu * (1 - middle * _mills(middle)) if mu < 1e-5 else _mills(positive) - _mills(positive + mu)  # R' = xR - 1
+    tail = density * gap
     below = np.exp(np.minimum(np.maximum(epsilon, 0.0) + log_ndtr(-b), 0.0))  # e^ε Φ(-b), or Φ(-b) for ε < 0
     between = (erf(b / math.sqrt(2)) - erf(a / math.sqrt(2))) / 2  # Φ(b) - Φ(a): keeps its digits for small mu
     body = between + below * np.where(epsilon < 0, -1.0, 1.0) * np.expm1(-np.abs(epsilon))

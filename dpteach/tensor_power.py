@@ -27,6 +27,7 @@ from dpteach.laws import LAW_EXAMPLE, LAWS_EXAMPLE, GaussianLaw, Law, loss_range
 __all__ = ["Profile", "TensorPower", "compose"]
 
 _RESOLUTION = 24  # lattice points in one standard deviation of one step
+_COARSEST = 0.1  # where losses are rare and huge, a standard deviation is no measure: coarser lattices are tried
 _ONE_STAGE = 2**17  # points that one FFT may take before the power is done in two stages
 _TOLERANCE = 4e-4  # relative width of ε asked for
 _FINEST = 2**20  # lattice steps in one step's range of losses, at most
@@ -95,6 +96,14 @@ def _profile(lattice: Lattice, side: Side) -> Profile:
     return Profile(lattice, side, *tails(lattice))
 
 
+def _range(law: Law, tail: float) -> tuple[float, float]:
+    """Losses beyond which P has mass at most `tail`, never nearer to each other than their digits allow: added, with
+    little noise, a record leaves one loss in practice, -log(1-q)."""
+    low, high = loss_range(law, tail)
+    least = 1e-8 * max(abs(low), abs(high))
+    return (low, high) if high - low > least else (low - least, high + least)
+
+
 def _tilted(law: Law, low: float, high: float, tilt: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Cumulant K, mean K' and variance K'' of one step's loss inside [low, high], tilted by e^{tilt·L}, one per tilt.
 
@@ -115,7 +124,7 @@ _TILTS = np.geomspace(1e-6, 1e9, 91)
 
 def _log_deltas(law: Law, steps: int, tail: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Saddle-point guesses at each tilt: ε = T·K' and log δ(ε), and T·K. Only the choice of a tilt rests on them."""
-    cumulant, mean, variance = _tilted(law, *loss_range(law, tail), _TILTS)
+    cumulant, mean, variance = _tilted(law, *_range(law, tail), _TILTS)
     spread = np.log(_TILTS) + np.log1p(_TILTS) + np.log(np.maximum(2 * math.pi * steps * variance, 1e-300)) / 2
     log_delta = steps * (cumulant - _TILTS * mean) - np.maximum(spread, 0.0)
     return np.maximum.accumulate(steps * mean), np.minimum.accumulate(log_delta), steps * cumulant
@@ -123,9 +132,10 @@ def _log_deltas(law: Law, steps: int, tail: float) -> tuple[np.ndarray, np.ndarr
 
 def _grid(law: Law, tilt: float, tail: float, resolution: float) -> tuple[float, float, float]:
     """Range of one step's losses, and the lattice's step."""
-    low, high = loss_range(law, tail)
+    low, high = _range(law, tail)
     variance = _tilted(law, low, high, np.array([tilt]))[2][0]
-    return low, high, max(math.sqrt(variance) / resolution, (high - low) / _FINEST)
+    finest = max((high - low) / _FINEST, 1e-9 * max(abs(low), abs(high))) * max(1.0, _RESOLUTION / resolution)
+    return low, high, max(math.sqrt(variance) / resolution, finest)
 
 
 def compose(law: Law, steps: int, tilt: float, tail: float, resolution: float, side: Side) -> Lattice:
@@ -140,7 +150,7 @@ def compose(law: Law, steps: int, tilt: float, tail: float, resolution: float, s
     """
     check.instance("law", law, Law, LAW_EXAMPLE)
     steps, tilt = check.whole("steps", steps, "[1, 1e9]"), check.real("tilt", tilt, "[0, 1e10]")
-    resolution = check.real("resolution", resolution, "[1, 1e5]", "points in a standard deviation")
+    resolution = check.real("resolution", resolution, "[1e-3, 1e5]", "points in a standard deviation")
     low, high, step = _grid(law, tilt, tail, resolution)
     one = discretise(law, step, tilt, low, high, side)
     if 18 * resolution * math.sqrt(steps) <= _ONE_STAGE:
@@ -179,7 +189,7 @@ def _ask(law: Law, steps: int, delta: float) -> tuple[float, float]:
 def _tilt(law: Law, steps: int, tail: float, tail_bound: np.ndarray, log_delta: float) -> float:
     """The least tilt that puts the FFT's floor (`Profile._slack`) ten thousand times below δ, or the best there is."""
     floor = tail_bound + _log_gain(_TILTS) + math.log(1e-10 + 1e-13 * steps)
-    floor = floor[_TILTS * np.diff(loss_range(law, tail)) <= _FINEST]  # a tilt that the finest lattice can hold
+    floor = floor[_TILTS * np.diff(_range(law, tail)) <= _FINEST]  # a tilt that the finest lattice can hold
     low_enough = np.flatnonzero(floor <= log_delta - math.log(1e4))
     return float(f"{_TILTS[low_enough[0] if low_enough.size else np.argmin(floor)]:.3g}")
 
@@ -191,9 +201,12 @@ def _epsilon_bracket(law: Law, steps: int, delta: float) -> tuple[float, float]:
         try:
             lower, upper = _bracket(law, steps, tilt, tail, resolution)
         except ValueError:
-            if math.isinf(high):
+            if math.isfinite(high):
+                break  # a finer lattice has too many points: the bracket so far stands
+            if resolution < _COARSEST:
                 raise
-            break  # a finer lattice has too many points: the bracket so far stands
+            resolution /= 4
+            continue
         low, high = max(low, lower.epsilon(delta)), min(high, upper.epsilon(delta))  # each end holds by itself
         excess = (high - low) / (_TOLERANCE * high) if high > 0 else 0.0
         left, right, step = _grid(law, tilt, tail, resolution)
@@ -296,7 +309,10 @@ def _polygon(bound: Profile, alpha: np.ndarray) -> np.ndarray:
     scale = np.exp(bound.lattice.log_mass)
     type_1 = np.clip(scale * bound.b[keep] * np.exp(-bound.z[keep]), 0, 1)[::-1]
     type_2 = np.clip(1 - scale * bound.a[keep], 0, 1)[::-1]
-    x = np.concatenate([[0.0], type_1, type_2[::-1], [1.0]])
-    y = np.concatenate([[1.0], type_2, type_1[::-1], [0.0]])
-    order = np.argsort(x, kind="stable")
-    return np.clip(np.interp(alpha, x[order], y[order]) + sign * 2 * error, 0.0, 1.0 - alpha)
+    if bound.side == "lower":  # an error that underflowed isn't 0; the chord from (0, 1) lies above f
+        type_1, type_2 = type_1[type_1 > 1e-300], type_2[type_1 > 1e-300]
+    x, y = np.append(0.0, type_1), np.append(1.0, type_2)  # slopes down to -1; then the line of ε = 0
+    line = x[-1] + y[-1] - alpha
+    steep = np.where(alpha <= x[-1], np.interp(alpha, x, y), line)
+    flat = np.where(alpha >= y[-1], np.interp(alpha, y[::-1], x[::-1]), line)  # the mirror image
+    return np.clip(np.maximum(steep, flat) + sign * 2 * error, 0.0, 1.0 - alpha)

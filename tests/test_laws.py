@@ -525,3 +525,13 @@ def test_shares_of_samples_above_a_loss():
         share = (1 - p) * norm.sf(t) + p * norm.sf(t - mu)
         found = np.mean(sample > math.log(1 - p + p * math.exp(mu * t - mu**2 / 2)))
         assert abs(found - share) < 4 * math.sqrt(share * (1 - share) / size)
+
+
+@pytest.mark.parametrize("mu, epsilon", [(1e-16, 1e-16), (1e-15, 1e-15), (1e-12, 3e-12), (1e-8, 1e-8), (1e-6, 3e-6),
+                                         (9.9e-6, 2e-6), (1.01e-5, 2e-5), (1e-4, 3e-4)])  # fmt: skip
+def test_delta_of_next_to_no_loss(mu, epsilon):
+    """Φ(-ε/μ + μ/2) - e^ε Φ(-ε/μ - μ/2) in 60 digits, where both terms are nearly the same."""
+    with mpmath.workdps(60):
+        m, e = mpmath.mpf(mu), mpmath.mpf(epsilon)
+        exact = float(mpmath.ncdf(-e / m + m / 2) - mpmath.exp(e) * mpmath.ncdf(-e / m - m / 2))
+    assert_allclose(float(gaussian_delta(mu, epsilon)), exact, rtol=3e-11)

@@ -505,3 +505,22 @@ def test_berry_esseen_speaks_at_its_floor():
     bound = BerryEsseenGuarantee(law=GaussianLaw(0.1), steps=100)
     epsilon = bound.epsilon(bound.floor)
     assert epsilon is not None and float(bound.delta(epsilon)) <= bound.floor
+
+
+def test_edgeworth_delta_near_1():
+    """A hundred steps of mu = 1 give the record away."""
+    series = EdgeworthGuarantee(laws=(GaussianLaw(1.0),), steps=100)
+    assert_allclose(series.delta(0.0), math.erf(5 / math.sqrt(2)), rtol=1e-12)
+
+
+@pytest.mark.parametrize(("mu", "alpha"), [(0.01, [0.01, 0.3, 0.9]), (2.0, [1e-120, 1e-90, 1e-60])])
+def test_edgeworth_f_of_little_and_of_much_loss(mu, alpha):
+    """The losses' standard deviation is 1/10 and 20."""
+    series = EdgeworthGuarantee(laws=(GaussianLaw(mu),), steps=100)
+    assert_allclose(series.f(alpha), ndtr(-ndtri(alpha) - 10 * mu), atol=1e-4)
+
+
+def test_edgeworth_guarantees_are_compared_by_what_was_asked():
+    first, same, other = (EdgeworthGuarantee(laws=(GaussianLaw(0.1),), steps=steps) for steps in (100, 100, 101))
+    assert first == same != other and hash(first) == hash(same)
+    assert "_series" not in repr(first)

@@ -18,7 +18,17 @@ from dpteach.lattice import Lattice, tails
 from dpteach.laws import GaussianLaw, PoissonLaw, SubsampledLaw, gaussian_delta
 from dpteach.limits import clt_guarantee
 from dpteach.moments import MomentsGuarantee
-from dpteach.tensor_power import Profile, TensorPower, _bracket, _epsilon_bracket, _log_deltas, _polygon, compose
+from dpteach.tensor_power import (
+    _TILTS,
+    Profile,
+    TensorPower,
+    _bracket,
+    _epsilon_bracket,
+    _log_deltas,
+    _polygon,
+    _tilt,
+    compose,
+)
 from dpteach.tradeoff import subsampled_gaussian
 
 SETTINGS = settings(max_examples=25, deadline=None, derandomize=True)
@@ -440,10 +450,11 @@ def test_a_delta_near_1():
     assert 0.97 < low <= high <= 1
 
 
-def test_the_lattice_s_error_widens_the_curve_by_twice_itself():
+@pytest.mark.parametrize("kind", ["error", "infinite"])
+def test_the_lattice_s_error_widens_the_curve_by_twice_itself(kind):
     lattice = compose(SubsampledLaw(0.3, 1.0), 4, 0.0, 1e-12, 24, "upper")
     for side, sign in (("upper", -1), ("lower", 1)):
-        plain, wide = (Profile(kept, side, *tails(kept)) for kept in (lattice, replace(lattice, error=0.01)))
+        plain, wide = (Profile(kept, side, *tails(kept)) for kept in (lattice, replace(lattice, **{kind: 0.01})))
         moved = _polygon(wide, np.array([0.2])) - _polygon(plain, np.array([0.2]))
         assert_allclose(moved, sign * 0.02, atol=1e-8)
 
@@ -452,3 +463,138 @@ def test_no_epsilon_where_the_rest_exceeds_delta():
     lattice = replace(compose(SubsampledLaw(0.3, 1.0), 4, 0.0, 1e-12, 24, "upper"), infinite=0.2)
     profile = Profile(lattice, "upper", *tails(lattice))
     assert profile.epsilon(0.1) == math.inf and profile.epsilon(0.25) < math.inf
+
+
+def test_a_bound_on_delta_is_a_probability():
+    """Nearly all losses are large, and what may be wrong comes on top."""
+    assert profile_of([1.0], 1.0, 50.0, "upper", error=0.01).delta(0.0) == 1
+    assert profile_of([0.9], 1.0, 1.0, "upper", infinite=0.9).delta(0.0) == 1
+
+
+def test_epsilon_is_on_its_side_to_the_last_bit():
+    for delta in (0.3, 0.1, 0.01):
+        upper, lower = (profile_of([0.25, 0.25, 0.5], 1.0, 0.0, side) for side in ("upper", "lower"))
+        high, low = upper.epsilon(delta), lower.epsilon(delta)
+        assert upper.delta(high) <= delta < upper.delta(math.nextafter(high, 0))
+        assert lower.delta(math.nextafter(low, 9)) <= delta < lower.delta(low)
+
+
+def test_losses_below_0_make_no_vertex_of_f():
+    """f is the largest of the lines that δ(ε), ε ≥ 0, stands for, and δ(ε) sees no negative loss."""
+    loss, p, alpha = np.array([-0.8, -0.4, 0.0, 0.4, 0.8]), np.array([0.05, 0.35, 0.0, 0.1, 0.5]), np.linspace(0, 1, 41)
+    lines = [np.zeros_like(alpha)]
+    for epsilon in (0.0, 0.4, 0.8):
+        rest = 1 - np.sum(p * np.maximum(-np.expm1(epsilon - loss), 0))
+        lines += [rest - math.exp(epsilon) * alpha, math.exp(-epsilon) * (rest - alpha)]
+    for side in ("upper", "lower"):
+        assert_allclose(_polygon(profile_of(p, 0.4, -0.8, side), alpha), np.max(lines, axis=0), atol=1e-12)
+
+
+def test_a_guess_of_delta_that_was_far_too_large_is_corrected():
+    """δ of two rarely sampled steps is 1e-17: the first lattice, for a larger δ, sees a few 1e-15 only."""
+    law, epsilon = SubsampledLaw(0.001, 0.7), 0.2
+    nodes = law.nodes(corner=epsilon)
+    exact = float(np.exp(nodes.log_p) @ law.delta(epsilon - nodes.loss))
+    low, high = TensorPower(laws=(law,), steps=2).delta(epsilon)
+    assert low <= exact <= high <= 1.05 * low
+
+
+@pytest.mark.parametrize("law", [SubsampledLaw(0.1, 1.0), PoissonLaw(0.3, 1.0, "remove")], ids=str)
+def test_f_is_as_sharp_as_delta(law):
+    """The brackets of δ and of what f says of it are equally wide."""
+    run, alpha = TensorPower(laws=(law,), steps=20), np.linspace(0, 1, 4001)
+    for epsilon in (0.0, 0.5, 1.0):
+        low, high = run.delta(epsilon)
+        most, least = (np.max(1 - math.exp(epsilon) * alpha - end) for end in run.f(alpha))
+        assert_allclose(most - least, high - low, rtol=0.1)
+
+
+def test_f_of_finite_losses_begins_at_1():
+    """What is rounded away in thousands of steps is still next to nothing."""
+    lower, upper = TensorPower(laws=(SubsampledLaw(0.02, 1.0),), steps=2000).f(0.0)
+    assert 1 - 1e-9 < lower <= upper == 1
+
+
+@pytest.mark.parametrize("delta", [1e-5, 1e-10, 1e-12, 1e-20])
+def test_the_least_tilt_that_keeps_the_floor_away(delta):
+    """A hundred steps of N(0.1, 1), mu = 1. Floor: what an error of 1e-10 of the tilted mass can do to δ(ε)."""
+    epsilon, x = epsilon_from_delta(lambda e: float(gaussian_delta(1.0, e)), delta), np.geomspace(1e-9, 50, 2001)
+    tilted = (_TILTS + _TILTS**2) / 2 - _TILTS * epsilon  # log E e^{tilt (L - ε)}
+    gain = np.array([np.max(np.log(-np.expm1(-x)) - tilt * x) for tilt in _TILTS])
+    enough = math.log(1e-10 + 1e-13 * 100) + tilted + gain <= math.log(1e-4 * delta)
+    found = _tilt(GaussianLaw(0.1), 100, 1e-7 * delta, tilted, math.log(delta))
+    assert enough.any()
+    assert_allclose(found, _TILTS[np.argmax(enough)], rtol=5e-3)
+
+
+def test_a_billion_steps_fit_into_the_memory():
+    """Fewer points than 2^18: the steps together are N(1/20, 1/10), on a coarser lattice than one step."""
+    lattice = compose(GaussianLaw(1e-5), 10**9, 0.0, 1e-21, 24, "upper")
+    mean, deviation = lattice.moments()
+    assert lattice.weights.size < 2**18
+    assert_allclose(deviation * lattice.step, math.sqrt(0.1), rtol=1e-3)
+    assert_allclose(mean * lattice.step + lattice.offset, 0.05, rtol=1e-3)
+
+
+@pytest.mark.parametrize("most", [4000, 5000])
+def test_the_last_refinement_goes_to_twice_the_most_points(monkeypatch, most):
+    """A width that can't be had: the lattice is refined as far as it may be, and no further."""
+    sizes = []
+
+    def bracket(*question):
+        lower, upper = _bracket(*question)
+        sizes.append(max(end.lattice.weights.size for end in (lower, upper)))
+        return lower, upper
+
+    monkeypatch.setattr(tensor_power, "_bracket", bracket)
+    monkeypatch.setattr(tensor_power, "_TOLERANCE", 1e-12)
+    monkeypatch.setattr(tensor_power, "_MOST_POINTS", most)
+    low, high = _epsilon_bracket(SubsampledLaw(0.2, 1.0), 5, 1e-5)
+    assert 0 < high - low < 1e-5 * high
+    assert 1.9 * most < sizes[-1] < 2.1 * most
+
+
+@pytest.mark.parametrize("q, sigma, steps", [(0.2, 0.5, 3), (0.05, 1.0, 5)])
+def test_f_of_the_add_direction_alone(q, sigma, steps):
+    """Its half of the curve may cross the diagonal; the mirror image then decides. f is the dual of δ(ε), ε ≥ 0."""
+    run = TensorPower(laws=(PoissonLaw(q, sigma, "add"),), steps=steps)
+    alpha = np.linspace(0, 1, 101)
+    low, high = run.f(alpha)
+    grid = np.linspace(0, -steps * math.log1p(-q), 60)  # no loss is larger
+    lower, upper = np.array([run.delta(e) for e in grid]).T
+    lines = [np.maximum(1 - d - np.exp(grid)[:, None].T * alpha[:, None], np.exp(-grid) * (1 - d - alpha[:, None]))
+             for d in (upper, lower)]
+    assert np.all(low <= high)
+    assert np.all(high >= lines[0].max(axis=1) - 1e-9)  # what δ's upper ends promise
+    assert np.all(low <= np.maximum(lines[1].max(axis=1), 0) + 2e-3)  # and hardly more than its lower ends allow
+    assert np.all(np.diff(high, 2) > -1e-3)  # convex, but for the ends' error
+
+
+def test_f_where_errors_underflow():
+    """ε beyond 700: a type I error below 1e-300 isn't 0, and at 0 no one can do without a type II error of 1."""
+    run = TensorPower(laws=(SubsampledLaw(0.3425, 2 / 0.3179),), steps=136)
+    low, high = run.f([0.0, 1e-320, 1e-300, 1e-10, 0.1])
+    assert np.all(low <= high) and np.all(np.diff(high) <= 0) and high[0] == 1
+
+
+@pytest.mark.parametrize("q, sigma, steps, delta", [
+    (0.0062, 0.05, 52, 1.64e-5), (0.001, 0.06, 20, 0.01), (0.001, 0.06, 20, 1e-5), (0.3, 0.05, 3, 1e-3),
+    (0.1, 0.05, 500, 1e-5),
+])
+def test_added_with_hardly_any_noise(q, sigma, steps, delta):
+    """The record's batches are seen: all that's lost is that there were none, so e^ε = (1-δ)(1-q)^-T."""
+    low, high = TensorPower(laws=(PoissonLaw(q, sigma, "add"),), steps=steps).epsilon(delta)
+    exact = -steps * math.log1p(-q) + math.log1p(-delta)
+    assert low <= exact * (1 + 1e-9) and exact * (1 - 1e-9) <= high
+    assert high - low < 1e-6 * high
+
+
+@pytest.mark.parametrize("q, sigma, steps, delta", [
+    (0.5184, 0.067, 392, 2.6e-8), (3.8e-5, 0.0884, 262, 1.4e-5), (0.106, 0.0529, 500, 7e-8), (2e-4, 0.0873, 461, 4e-7),
+])
+def test_rare_and_huge_losses_are_bracketed(q, sigma, steps, delta):
+    """A standard deviation's worth of lattice points would be too many: coarser ones are tried."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        low, high = TensorPower(laws=(PoissonLaw(q, sigma, "add"),), steps=steps).epsilon(delta)
+    assert 0 <= low <= high <= -steps * math.log1p(-q) * (1 + 1e-6)
