@@ -1,4 +1,5 @@
-"""Command line: ``python -m dpteach account | calibrate | report | train``. Exit code 0, or 2 and one line on stderr.
+"""Command line: ``python -m dpteach account | calibrate | report | train``. Exit code 0, or 2 and one line on stderr;
+130 after Ctrl-C.
 
 conventions (a sigma means nothing without one):
   add-remove   neighbours differ by one record more or less; Poisson batches; noise std = sigma × clip_norm
@@ -22,10 +23,11 @@ import secrets
 import signal
 import sys
 from collections.abc import Callable
-from dataclasses import replace
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
+import dpteach
 from dpteach import _validate as check
 from dpteach.accountants import NAMES, convention, run_under, summary, warnings_for
 from dpteach.calibration import SOUGHT, calibrate
@@ -36,7 +38,8 @@ from dpteach.run import RELATIONS, NoisySGD
 __all__ = ["main", "program"]
 
 _OPTION_OF = {"sampling_rate": "q", "records_per_unit": "records-per-user"}  # argument of a function: what was typed
-_OPTION_OF |= {name: name.replace("_", "-") for name in ("batch_size", "tuning_runs", "clip_norm", "learning_rate")}
+_TYPED = ("batch_size", "tuning_runs", "clip_norm", "learning_rate", "stop_after")
+_OPTION_OF |= {name: name.replace("_", "-") for name in _TYPED}
 
 
 class _Parser(argparse.ArgumentParser):
@@ -50,6 +53,7 @@ class _Parser(argparse.ArgumentParser):
 
 def _parser() -> argparse.ArgumentParser:
     top = _Parser(prog="dpteach", description="What a run of noisy SGD guarantees, by every accountant.")
+    top.add_argument("--version", action="version", version=f"dpteach {dpteach.__version__}")
     commands = top.add_subparsers(dest="command", required=True, parser_class=_Parser)
     for name, (function, options) in _COMMANDS.items():
         purpose, _, examples = (inspect.getdoc(function) or "").partition("\n\n")
@@ -127,7 +131,8 @@ def _calibrate(args: argparse.Namespace) -> str:
 
 
 def _statement(run: NoisySGD, args: argparse.Namespace, warnings: tuple[str, ...] = ()) -> str:
-    whom = {"unit": args.unit, "records_per_unit": args.records_per_user, "tuning_runs": args.tuning_runs}
+    unit = args.unit if args.unit is not None else "user" if args.records_per_user > 1 else "record"
+    whom = {"unit": unit, "records_per_unit": args.records_per_user, "tuning_runs": args.tuning_runs}
     facts = statement(run, args.convention, args.delta, orders=args.orders, **whom)
     facts["warnings"].extend(warnings)
     if args.format == "json":
@@ -155,8 +160,13 @@ def _train(args: argparse.Namespace) -> str:
     """
     length = {"epochs": 15} if args.epochs is None and args.steps is None else {}
     run = run_under(args.convention, **{**_facts(args), **length, "n": 60000})
-    _statement(replace(run, epochs=None, steps=1), args)  # bad input is refused before the work
-    import torch  # here, since it takes seconds to load, and the other commands do without
+    stop_after = run.steps if args.stop_after is None else args.stop_after
+    check.whole("stop_after", stop_after, f"[1, {run.steps}]", "the run has so many updates")
+    _statement(run.but(steps=1), args)  # bad input is refused before the work
+    try:
+        import torch  # here, since it takes seconds to load, and the other commands do without
+    except ImportError as error:
+        raise ImportError(f'{error}: training needs it; pip install "dpteach[torch]"') from None
 
     from dpteach import mnist, training
 
@@ -164,16 +174,24 @@ def _train(args: argparse.Namespace) -> str:
     known = () if args.seed is None else (f"the seed {seed} is known: with it anyone can draw the same noise again",)
     seed = check.whole("seed", seed, "[0, 4.6e18]")
     model, data = mnist.tutorial_cnn(torch.Generator().manual_seed(seed)), mnist.load()
-    options = {"learning_rate": args.learning_rate, "seed": seed, "stop_after": args.stop_after}
+    options = {"learning_rate": args.learning_rate, "seed": seed, "stop_after": stop_after}
     result = training.train(model, run, data.x_train, data.y_train, progress=sys.stderr is not None, **options)
-    made = replace(run, epochs=None, steps=result.steps)
     assert result.model is not None  # as after every training
     _tell(f"test accuracy {training.accuracy(result.model, data.x_test, data.y_test):.2f} %")
-    return _statement(made, args, known)
+    return _statement(run.but(steps=result.steps), args, known)
+
+
+def _whole(typed: str) -> int:
+    """A whole number in every form that the library takes: 10000, 1e4, 10000.0."""
+    with suppress(ValueError):
+        return int(typed)
+    with suppress(ValueError):
+        return check.whole("it", float(typed))
+    raise argparse.ArgumentTypeError(f"{typed[:60]!r} isn't allowed: it must be a whole number, as in 256 or 1e4")
 
 
 _Flags = dict[str, dict[str, Any]]  # option: settings of add_argument
-_NUMBER, _WHOLE = {"type": float}, {"type": int}
+_NUMBER, _WHOLE = {"type": float}, {"type": _whole}
 _SIGMA: _Flags = {"--sigma": {**_NUMBER, "required": True, "help": "noise std / sensitivity, in the convention named"}}
 _STEPS: _Flags = {
     "--epochs": {**_NUMBER, "help": "passes over the data: T = ceil(epochs × n / batch size)"},
@@ -191,7 +209,7 @@ _QUESTION: _Flags = {
 }
 _JSON: _Flags = {"--json": {"action": "store_true", "help": "print one JSON object instead of text"}}
 _PAGE: _Flags = {
-    "--unit": {"default": "record", "help": "whom the claim protects: record, user, device, … (default: record)"},
+    "--unit": {"help": "whom the claim protects: record, user, device, … (default: record, or user if it has several)"},
     "--records-per-user": {**_WHOLE, "default": 1, "help": "most records that one unit has (default: 1)"},
     "--tuning-runs": {**_WHOLE, "help": "other trainings on the same data, counted by composition"},
     "--format": {"choices": ("md", "html", "json"), "default": "md", "help": "default: md (Markdown)"},
@@ -205,17 +223,18 @@ _TARGET: _Flags = {
     "--sigma": {**_NUMBER, "help": "as for account, where steps or batch size are sought"},
 }
 _TRAINING: _Flags = {
-    "--batch-size": {**_SIZE["--batch-size"], "default": 256},
+    "--batch-size": {**_WHOLE, "default": 256, "help": f"{_SIZE['--batch-size']['help']} (default: 256)"},
     "--clip-norm": {**_NUMBER, "default": 1.5, "help": "clipping norm C (default: 1.5)"},
     "--learning-rate": {**_NUMBER, "default": 0.25, "help": "η (default: 0.25)"},
     "--seed": {**_WHOLE, "help": "makes the run repeatable, and the noise guessable (default: a secret seed)"},
     "--stop-after": {**_WHOLE, "help": "make only so many of the run's updates"},
+    "--delta": {**_NUMBER, "default": 1e-5, "help": f"{_QUESTION['--delta']['help']} (default: 1e-5)"},
 }
 _COMMANDS: dict[str, tuple[Callable[[argparse.Namespace], str], _Flags]] = {
     "account": (_account, _SIGMA | _SIZE | _QUESTION | _JSON),
     "calibrate": (_calibrate, _TARGET | _SIZE | _QUESTION | _JSON),
     "report": (_report, _SIGMA | _SIZE | _CLIP | _QUESTION | _PAGE),
-    "train": (_train, _SIGMA | _STEPS | _TRAINING | _QUESTION | {"--delta": {**_NUMBER, "default": 1e-5}} | _PAGE),
+    "train": (_train, _SIGMA | _STEPS | _QUESTION | _TRAINING | _PAGE),
 }
 
 

@@ -30,6 +30,11 @@ __all__ = [
 NAMES = (
     "tensor-power", "moments", "rdp", "optimal-composition", "strong-composition", "berry-esseen", "edgeworth", "clt",
 )  # fmt: skip
+_FACTS = ("sigma", "n", "batch_size", "steps", "epochs", "sampling_rate", "clip_norm")
+_FACTS_ADVICE = (
+    f"the facts are {', '.join(_FACTS)}: here sigma is noise std / sensitivity, as in the two papers, and the relation "
+    "decides the sampling"
+)
 _SMALL_DELTA = 1e-6
 _DELTA_ADVICE = "δ is a probability; typical values are below 1/n"
 
@@ -48,6 +53,12 @@ class Unavailable:
     convention: str = ""
 
     def epsilon(self, delta: float) -> None:
+        return None
+
+    def delta(self, epsilon: float) -> None:
+        return None
+
+    def f(self, alpha: Any) -> None:
         return None
 
     def details(self, delta: float) -> dict[str, Any]:
@@ -114,13 +125,17 @@ def account(run: NoisySGD, relation: Relation, orders: Orders = "integer") -> tu
 def run_under(relation: Relation, **facts: Any) -> NoisySGD:
     """The run as the relation's paper makes it: Poisson batches for add-remove, exactly m records for replace-one.
 
-    `facts` are those of `NoisySGD`, with sigma (noise std / sensitivity) in place of the noise multiplier.
+    `facts` are those of `NoisySGD`, with sigma (noise std / sensitivity) in place of the noise multiplier, and without
+    the sampling. Raises `ValueError` for any other.
 
     >>> run_under("replace-one", sampling_rate=0.01, sigma=1.3, steps=1).noise_multiplier
     2.6
     """
     paper = {"add-remove": NoisySGD.abadi16, "replace-one": NoisySGD.drs22}
-    return paper[check.choice("relation", relation, tuple(paper))](**{"sigma": None} | facts)  # None is refused by name
+    make = paper[check.choice("relation", relation, tuple(paper))]
+    for name, value in facts.items():
+        check.that(name, value, name in _FACTS, "left out", _FACTS_ADVICE)
+    return make(**{"sigma": None} | facts)  # None is refused by name
 
 
 def epsilon_or_reason(guarantee: Guarantee | Unavailable, delta: float) -> tuple[float, str]:

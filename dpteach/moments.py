@@ -46,7 +46,8 @@ _LAM = "[1e-100, 1e100]"
 
 
 def log_e2_integer(q: float, sigma: float, lam: int) -> float:
-    """log E2 at a whole order, Eq. 4 of Abadi16 in closed form: exact, Poisson, add/remove.
+    """log E2 at a whole order, Eq. 4 of Abadi16 in closed form, Poisson, add/remove: exact up to
+    the rounding of the binomials, about 1e-15·λ of it.
 
     E2 = Σ_{k=0}^{λ+1} binom(λ+1, k) (1-q)^{λ+1-k} q^k exp(k(k-1)/(2σ²)), summed in log space. The
     binomial weights sum to 1, so E2 - 1 is the same sum with exp(..) - 1, without cancellation.
@@ -74,7 +75,8 @@ def log_e2_series(q: float, sigma: float, lam: float, tolerance: float = 1e-13) 
     one, is at most 1, and the binomial series of (1 + x)^a converges, a = λ + 1. Beyond term a the
     signs alternate and the sizes fall. Half of the last term is counted, so that cutting here
     changes E2 by at most half that term: the second value returned, relative to E2, at most
-    `tolerance`. Rounding adds about 1e-13 to log E2: small moments lose digits that `log_e2` keeps.
+    `tolerance`. Rounding adds about 1e-13, and 1e-15·λ for large orders, to log E2: small
+    moments lose digits that `log_e2` keeps.
 
     Poisson sampling, add/remove. Raises `ValueError` for a tolerance that 2^21 terms don't reach.
 

@@ -10,7 +10,6 @@ import html
 import math
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from decimal import ROUND_CEILING, Context
 from importlib.resources import files
 from string import Template
@@ -87,7 +86,8 @@ def statement(
     ----------
     run, relation, delta, orders : as for `account`, whose rows are under "guarantees".
     unit : whom the claim protects: 'record', 'user', 'device', …
-    records_per_unit : k, the most records that one unit has in the data. Beyond 1, "claimed" has the group bounds.
+    records_per_unit : k, the most records that one unit has in the data. Beyond 1, "claimed" has the group bounds,
+        and the unit must be named: it isn't a record.
     tuning_runs : trainings on the same data besides this one, with the same parameters at most as revealing. They're
         counted by composition: T·(tuning_runs + 1) steps. None says that they weren't counted.
 
@@ -100,6 +100,7 @@ def statement(
     """
     unit = check.text("unit", unit, 40)
     k = check.whole("records_per_unit", records_per_unit, "[1, 1e6]")
+    check.that("records_per_unit", k, k == 1 or unit != "record", "1 for a record", "name whose they are: unit 'user'")
     tuning_runs = None if tuning_runs is None else check.whole("tuning_runs", tuning_runs, "[0, 1e6]")
     others = tuning_runs or 0
     facts = summary(run, relation, delta, orders)
@@ -125,32 +126,38 @@ def _claimed(
     run: NoisySGD, relation: Relation, delta: float, orders: Orders, k: int, trainings: int
 ) -> list[dict[str, Any]]:
     """Rows for a unit with k records and all trainings together, from the accountants that are quick enough."""
-    run = replace(run, epochs=None, steps=run.steps * trainings)
+    run = run.but(steps=run.steps * trainings)
     if run.sampling_rate == 1:  # every step sees all k records: their sum moves by at most k times as much
-        run, k = replace(run, noise_multiplier=run.noise_multiplier / k), 1
+        run, k = run.but(noise_multiplier=run.noise_multiplier / k), 1
     kept = [g for g in account(run, relation, orders) if g.name in ("tensor-power", "moments", "rdp", "clt")]
     return [{"name": g.name, "kind": g.kind, "epsilon": group_epsilon(g, k, delta)} for g in kept]
 
 
+def _proved(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Name, kind and ε (a bracket's upper end) of the rows that prove something, the least ε first."""
+    kept = [row for row in rows if row["kind"] in _PROVED and row["epsilon"] is not None]
+    found = [{"name": r["name"], "kind": r["kind"], "epsilon": float(np.max(r["epsilon"]))} for r in kept]
+    return sorted(found, key=lambda row: row["epsilon"])
+
+
 def _quoted(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
     """The least proved ε, its upper end, rounded up."""
-    proved = [(float(np.max(r["epsilon"])), r) for r in rows if r["kind"] in _PROVED and r["epsilon"] is not None]
-    if not proved:
-        return None
-    epsilon, row = min(proved, key=lambda pair: pair[0])
-    return {"name": row["name"], "kind": row["kind"], "epsilon": epsilon, "at_most": rounded_up(epsilon)}
+    return next((row | {"at_most": rounded_up(row["epsilon"])} for row in _proved(rows)), None)
 
 
 def _curve(guarantees: Iterable[Any], rows: list[dict[str, Any]], delta: float) -> dict[str, Any] | None:
-    """Trade-off function for one record, by the guarantee with the least proved ε: a bracket's lower end."""
-    best = _quoted(rows)
-    if best is None:
-        return None
+    """Trade-off function for one record, by the first that has one, the least proved ε first: a bracket's lower end."""
+    named = {g.name: g for g in guarantees}
     alpha = np.concatenate([np.geomspace(1e-4, 0.01, 9)[:-1], np.linspace(0.01, 1, 67)])
-    f = next(g for g in guarantees if g.name == best["name"]).f(alpha)
-    low = np.asarray(f[0] if best["kind"] == "bracket" else f)
-    pair = f_epsilon_delta(best["epsilon"], delta, alpha)
-    return {"of": best["name"], "alpha": alpha.tolist(), "beta": low.tolist(), "pair": pair.tolist()}
+    for best in _proved(rows):
+        try:
+            f = named[best["name"]].f(alpha)
+        except ValueError:  # a curve asks more than ε at one δ does: the tensor power's lattice may be too small
+            continue
+        low = np.asarray(f[0] if best["kind"] == "bracket" else f)
+        pair = f_epsilon_delta(best["epsilon"], delta, alpha)
+        return {"of": best["name"], "alpha": alpha.tolist(), "beta": low.tolist(), "pair": pair.tolist()}
+    return None
 
 
 def _more_warnings(facts: dict[str, Any]) -> list[str]:
@@ -166,6 +173,8 @@ def _more_warnings(facts: dict[str, Any]) -> list[str]:
             "n, and q and T with it, count as public numbers fixed beforehand: if they were computed from the number "
             "of records, adding or removing a record changes them, and the guarantee doesn't cover that"
         )
+    if facts["curve"] and facts["curve"]["of"] != (least := _proved(rows)[0]["name"]):
+        told.append(f"the curve and its pair are by {facts['curve']['of']}: {least} can't draw its own for this run")
     if facts["tuning_runs"] is None:
         told.append("trainings made on the same data to choose parameters aren't counted")
     if facts["records_per_unit"] == 1:
@@ -222,7 +231,7 @@ def _blocks(facts: dict[str, Any]) -> list[tuple[str, Any]]:
     others = "not counted" if facts["tuning_runs"] is None else _show(facts["tuning_runs"])
     why = f"; 1/n = {1 / n:.3g}, so n·delta = {n * delta:.2g}" if n else "; n isn't known"
     claimed = {row["name"]: row["epsilon"] for row in facts["claimed"]}
-    extra = facts["claimed"] is not facts["guarantees"]
+    extra = facts["records_per_unit"] > 1 or bool(facts["tuning_runs"])
     heads = ["guarantee", "kind", "epsilon, one record, this run"] + ["epsilon, all counted"] * extra
     rows = [
         [row["name"], row["kind"], _show(row["epsilon"])]

@@ -15,7 +15,7 @@ analyses in this package applies to it.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Literal
 
@@ -147,6 +147,25 @@ class NoisySGD:
         (2.6, 1.3)
         """
         return cls(noise_multiplier=2 * check.real("sigma", sigma, _SIGMA), sampling="fixed-size", **facts)
+
+    def but(self, **changes: Any) -> NoisySGD:
+        """The same run with other values of some fields, and what follows from them computed anew.
+
+        Only what was given is kept: the rate follows from n and batch_size, steps from epochs. New steps replace the
+        epochs, and new epochs the steps.
+
+        >>> run = NoisySGD(n=60000, batch_size=256, epochs=15, noise_multiplier=1.3)
+        >>> run.but(batch_size=512).steps, run.but(steps=100).epochs
+        (1758, None)
+        """
+        follows: dict[str, Any] = {}
+        if changes.get("n", self.n) is not None:
+            follows["sampling_rate"] = _FOLLOWS
+        if "steps" in changes:
+            follows["epochs"] = None
+        elif changes.get("epochs", self.epochs) is not None:
+            follows["steps"] = _FOLLOWS
+        return replace(self, **follows | changes)
 
     def sigma(self, relation: Relation) -> float:
         """Noise standard deviation divided by the L2 sensitivity of the clipped sum under `relation`.

@@ -9,7 +9,8 @@ q/p, largest first: the order in which the best test rejects (Neyman-Pearson). T
 
 A smooth f is held between two such functions. Merging outcomes can only raise f (the test sees
 less); splitting one into two, with both masses kept, can only lower it. So each approximation says
-its `side` (and keeps to it but for rounding, 1e-14):
+its `side` (and keeps to it but for rounding, 1e-14, and for
+merging outcomes whose log ratios differ by less than 1e-12):
 
 ``"below"``  at or below the truth: safe to report as a guarantee (ε and δ come out too large)
 ``"above"``  at or above the truth: optimistic; with "below" it states the error
@@ -40,7 +41,7 @@ __all__ = ["SIDES", "Functionals", "Side", "TradeOff", "distance", "subsampled_e
 Side = Literal["below", "above"]
 Pair = tuple[np.ndarray, np.ndarray]
 SIDES = ("below", "above")
-_SAME = 1e-12  # outcomes whose log ratios differ by less are one outcome: f moves by less than this
+_SAME = 1e-12  # outcomes whose log ratios differ by less are one, in chains too: f moves by less than a chain is wide
 _LARGEST = 20_000_000
 _EXAMPLE = "TradeOff.gaussian(1.0)"
 _RATE = "it's the share of records in a batch, m/n"

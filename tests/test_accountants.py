@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from dpteach.accountants import Unavailable, account, convention, warnings_for
+from dpteach.accountants import Unavailable, account, convention, run_under, warnings_for
 from dpteach.guarantees import KINDS
 from dpteach.limits import chi2_plus, clt_guarantee, poisson_clt_mu, subsampled_clt_mu
 from dpteach.run import NoisySGD
@@ -166,6 +166,20 @@ def test_guarantees_answer_all_three_questions():
             and np.all(np.diff(f) <= 0)
             and np.all(f <= 1 - np.array([0, 0.1, 0.5, 1.0]) + 1e-12)
         )
+
+
+def test_one_loop_asks_them_all():
+    """What can't be given answers None to each question, so no guarantee needs a case of its own."""
+    every = account(mnist("A", NoisySGD.abadi16), "add-remove")
+    for answers in ({g.name: g.f(0.1) for g in every}, {g.name: g.delta(1.0) for g in every}):
+        missing = {name for name, value in answers.items() if value is None}
+        assert missing == {"berry-esseen"} == {g.name for g in every if isinstance(g, Unavailable)}
+
+
+@pytest.mark.parametrize("more", [{"noise_multiplier": 1}, {"sampling": "poisson"}, {"Sigma": 2}], ids=str)
+def test_other_facts_are_refused_by_name(more):
+    with pytest.raises(ValueError, match=f"^{next(iter(more))} = .* left out; .*sigma is noise std / sensitivity"):
+        run_under("add-remove", sampling_rate=0.1, sigma=1.0, steps=3, **more)
 
 
 def test_large_delta_gives_zero():

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+import dpteach
 from dpteach.__main__ import main
 
 HEADLINE = "account --convention add-remove --q 0.01 --sigma 4 --steps 10000 --delta 1e-5".split()
@@ -336,7 +337,9 @@ MORE_BAD = [
     ([*TRAIN, "--batch-size", "60001"], "batch-size"),
     ([*TRAIN, "--seed", "-1"], "seed"),
     ([*TRAIN, "--learning-rate", "0"], "learning-rate"),
-    ([*TRAIN, "--stop-after", "9"], "stop"),
+    *[([*TRAIN, "--stop-after", v], f"stop-after = {v} ") for v in ("0", "9", "-1")],
+    ([*TRAIN, "--batch-size", "256.5"], "batch-size"),
+    ([*REPORT, "--unit", "record", "--records-per-user", "5"], "records-per-user = 5 isn't allowed"),
     ([*TRAIN, "--steps", "9"], "steps"),
     ([*TRAIN[:-1], "0"], "epochs"),
     ([*TRAIN, "--delta", "2"], "delta"),
@@ -348,6 +351,34 @@ MORE_BAD = [
 def test_other_commands_refuse_in_one_line(ask, arguments, names):
     code, out, err = ask(arguments)
     assert code == 2 and out == "" and err.count("\n") == 1 and names in err, err
+
+
+def test_whole_numbers_as_the_library_takes_them(ask_json):
+    plain = ask_json(replaced("--epochs", "15"))
+    assert ask_json([{"60000": "6e4", "256": "256.0"}.get(x, x) for x in RUN_A]) == plain
+    assert ask_json(changed("--steps", "1e4"))[0]["steps"] == 10000
+
+
+def test_who_has_several_records_is_a_user(ask):
+    several = [*REPORT, "--records-per-user", "5"]
+    assert "when one user with up to 5 records is replaced" in ask(several)[1]
+    assert "when one device with up to 5 records is replaced" in ask([*several, "--unit", "device"])[1]
+    assert "when one record is replaced" in ask(REPORT)[1]
+
+
+def test_train_without_torch_says_what_to_install(ask, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    code, out, err = ask(TRAIN)
+    assert (code, out, err.count("\n")) == (2, "", 1) and 'pip install "dpteach[torch]"' in err
+
+
+def test_help_of_train_shows_its_defaults():
+    text = " ".join(help_of("train").split())
+    assert "below 1/n (default: 1e-5)" in text and "(expected number under add-remove) (default: 256)" in text
+
+
+def test_version(ask):
+    assert ask(["--version"]) == (0, f"dpteach {dpteach.__version__}\n", "")
 
 
 def test_train_says_what_was_made(ask):

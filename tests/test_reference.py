@@ -1,5 +1,6 @@
 """Finding one's way: glossary links, the index, the table of theorems, the map, the status page, the teaching guide."""
 
+import importlib
 import json
 import re
 
@@ -8,6 +9,7 @@ import nbformat
 import pytest
 import status
 from frame import BOOK, ROOT
+from size import parts
 
 NUMBERED = sorted(BOOK.glob("[0-9]*.md"))
 # Words of everyday use, which the glossary explains once but which need no link in each chapter.
@@ -91,6 +93,68 @@ def test_every_test_and_function_of_the_table_exists():
         assert tests
         for module, name in re.findall(r"`(\w+)\.(\w+)", functions):
             assert re.search(rf"^(?:def|class) {name}\b", package[module], re.MULTILINE), (module, name)
+
+
+MODULES = {name: importlib.import_module(f"dpteach.{name}") for _, names, _, _ in parts() for name in names}
+
+
+def missing_tests(text):
+    """`test_file.py::test_name` of a page that aren't there; … stands for the file named before, in one line."""
+    lacking = []
+    for line in text.splitlines():
+        source = None
+        for file, name in re.findall(r"`(?:tests/)?(test_\w+\.py|…)(?:::(\w+))?[^`]*`", line):
+            if file != "…":
+                path = ROOT / "tests" / file
+                source = path.read_text("utf-8") if path.exists() else None
+            if source is None or f"def {name}(" not in source and name:
+                lacking.append(f"{file}::{name}")
+    return lacking
+
+
+def has(thing, names):
+    """Whether `thing.a.b` is there; a field of a dataclass is, too."""
+    for name in names:
+        if name in getattr(thing, "__dataclass_fields__", ()):
+            return True
+        thing = getattr(thing, name, None)
+    return thing is not None
+
+
+def missing_functions(cell):
+    """Names in a cell of the table that aren't there: `module.name`, or `name` of the module before."""
+    lacking, module = [], None
+    for names in re.findall(r"`([\w.]+)`", cell):
+        first, *rest = names.split(".")
+        module, rest = (first, rest) if first in MODULES else (module, [first, *rest])
+        if module is None or not rest or not has(MODULES[module], rest):
+            lacking.append(names)
+    return lacking
+
+
+def test_each_name_of_the_table_of_theorems_exists():
+    assert missing_tests((BOOK / "theorems.md").read_text("utf-8")) == []
+    assert [name for row in rows() for name in missing_functions(row[2])] == []
+
+
+def test_each_name_of_the_table_of_what_was_broken_exists():
+    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    assert missing_tests(text) == [] and "`…_" not in text
+    methods = re.findall(r"^\| `([A-Z]\w+)\.(\w+)`", text, re.MULTILINE)
+    assert [names for names in methods if not any(has(module, names) for module in MODULES.values())] == []
+
+
+def test_a_missing_name_is_seen():
+    assert missing_tests("`test_gone.py::test_x`") == ["test_gone.py::test_x"]
+    both = "`test_run.py::test_laws`, `…::test_oracles`, `test_laws.py::test_laws`\n`…::test_laws`"
+    assert missing_tests(both) == ["…::test_oracles", "test_laws.py::test_laws", "…::test_laws"]
+    assert missing_functions("`run.NoisySGD.sigma`, `NoisySGD.steps`") == []
+    assert missing_functions("`run.NoisySGD.q`, `tail`, `nothing.f`") == ["run.NoisySGD.q", "tail", "nothing.f"]
+
+
+def test_the_package_page_has_the_reading_order():
+    listed = re.findall(r"^## `dpteach\.(\w+)`", (BOOK / "api.md").read_text("utf-8"), re.MULTILINE)
+    assert listed == [name for name in MODULES if not name.startswith("_")]
 
 
 def test_the_map_is_what_the_chapters_say():

@@ -11,8 +11,9 @@ import pytest
 from dpteach.accountants import Unavailable, account, answer, run_under
 from dpteach.guarantees import GaussianGuarantee, Guarantee, gaussian_tradeoff
 from dpteach.laws import gaussian_delta
-from dpteach.report import group_epsilon, rounded_up, statement, to_html, to_markdown
+from dpteach.report import _curve, group_epsilon, rounded_up, statement, to_html, to_markdown
 from dpteach.run import NoisySGD
+from dpteach.tensor_power import TensorPower
 
 RUNS = {"A": (15, 1.3), "B": (60, 1.1), "C": (45, 0.7)}
 RELATIONS = ("add-remove", "replace-one")
@@ -95,6 +96,20 @@ def test_nothing_proved_is_said_plainly():
     if found["quoted"] is None:
         assert "No accountant" in found["sentence"] and found["curve"] is None and "<svg" not in to_html(found)
     assert all(row["epsilon"] is not None or row["reason"] for row in found["guarantees"])
+
+
+@pytest.mark.parametrize("counted", [{}, {"unit": "user", "records_per_unit": 2}, {"tuning_runs": 3}], ids=str)
+def test_a_statement_that_went_through_json_makes_the_same_page(counted):
+    found = statement(NoisySGD.at_rate(0.01, steps=10, noise_multiplier=4.0), "add-remove", 1e-5, **counted)
+    again = json.loads(json.dumps(found, allow_nan=False))
+    assert (to_markdown(again), to_html(again)) == (to_markdown(found), to_html(found))
+    assert ("epsilon, all counted" in to_markdown(again)) == bool(counted)
+
+
+def test_a_record_has_no_records():
+    run = NoisySGD.at_rate(0.01, steps=10, noise_multiplier=4.0)
+    with pytest.raises(ValueError, match="^records_per_unit = 5 .* must be 1 for a record; .*unit 'user'"):
+        statement(run, "add-remove", 1e-5, records_per_unit=5)
 
 
 # --- group privacy
@@ -200,6 +215,30 @@ def test_curve_is_below_its_diagonal_and_above_its_pair(facts):
     points = re.search(r'class="curve" points="([^"]*)"', to_html(facts)).group(1).split()
     drawn = np.array([[float(x) for x in point.split(",")] for point in points])
     np.testing.assert_allclose(drawn, np.column_stack([200 * alpha, 200 - 200 * beta]), atol=0.006)
+
+
+def refuse(self, alpha):
+    raise ValueError("steps = 152 needs 86093442 lattice points (at most 4194304)")
+
+
+def test_a_curve_that_cannot_be_drawn_gives_way_to_the_next(monkeypatch):
+    """As for q = 0.00125, sigma = 0.0919 and 23143 steps, where the tensor power has an ε and no f."""
+    run = mnist("A", "add-remove")
+    whole = statement(run, "add-remove", 1e-5)
+    monkeypatch.setattr(TensorPower, "f", refuse)
+    found = statement(run, "add-remove", 1e-5)
+    curve, rdp = found["curve"], next(g for g in account(run, "add-remove") if g.name == "rdp")
+    assert whole["curve"]["of"] == "tensor-power" and curve["of"] == "rdp" and found["quoted"] == whole["quoted"]
+    np.testing.assert_array_equal(curve["beta"], rdp.f(np.array(curve["alpha"])))
+    assert np.all(np.array(curve["pair"]) <= np.array(curve["beta"]) + 1e-9)
+    (told,) = set(found["warnings"]) - set(whole["warnings"])
+    assert "the curve and its pair are by rdp: tensor-power can't" in told
+    assert to_html(found).count("<svg") == 1
+
+
+def test_no_curve_where_none_can_be_drawn(monkeypatch):
+    monkeypatch.setattr(Pair, "f", refuse)
+    assert _curve([Pair()], [answer(Pair(), 1e-5)], 1e-5) is None
 
 
 def test_what_the_user_typed_is_escaped():

@@ -50,6 +50,46 @@ def test_facts_of_a_run():
     assert NoisySGD.at_rate(1, steps=3.0, noise_multiplier=1).steps == 3
 
 
+@pytest.mark.parametrize(
+    "given",
+    [FACTS, {**FACTS, "epochs": None, "steps": 70}, dict(sampling_rate=0.01, steps=5, noise_multiplier=4.0)],
+    ids=["epochs", "steps", "rate"],
+)
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"noise_multiplier": 2.0},
+        {"clip_norm": 1.5, "sampling": "fixed-size"},
+        {"n": 5000, "batch_size": 512},
+        {"steps": 9},
+        {"n": 7000, "batch_size": 3, "epochs": 0.5},
+    ],
+    ids=str,
+)
+def test_but_keeps_what_was_given(given, changes):
+    """The run made anew from what was given, with the changes: steps put epochs out, and epochs steps."""
+    out = {"steps": "epochs", "epochs": "steps"}
+    kept = {name: value for name, value in given.items() if name not in {out.get(change) for change in changes}}
+    if "n" in changes:
+        kept.pop("sampling_rate", None)
+    assert NoisySGD(**given).but(**changes) == NoisySGD(**kept | changes)
+
+
+def test_but_computes_anew_and_refuses_contradictions():
+    run = NoisySGD(**FACTS)
+    wide = run.but(batch_size=512)
+    assert (wide.sampling_rate, wide.steps, wide.epochs) == (512 / 60000, 1758, 15)
+    assert run.but(steps=70).but(epochs=15) == run
+    assert run.but(n=None, batch_size=None, steps=3).sampling_rate == 256 / 60000
+    for changes in ({"sampling_rate": 0.3}, {"steps": 3, "epochs": 15}):
+        with pytest.raises(ValueError, match=f"^{next(iter(changes))} = .* contradicts"):
+            run.but(**changes)
+    for name in ("n", "batch_size", "epochs", "steps", "noise_multiplier"):
+        with pytest.raises(ValueError, match=f"^{name} = "):
+            run.but(**{name: np.array([1, 2])})
+
+
 def test_one_run_two_sigmas():
     """Sensitivity of the clipped sum: C when a record comes or goes, 2C when one is replaced."""
     run = NoisySGD(**FACTS)
