@@ -15,9 +15,10 @@ differ in time and memory:
 In float32 a near-tie, in a max-pool or at a ReLU's kink, can fall to either side in different
 engines; both are gradients there, and both are clipped.
 
-A record's loss is `loss(outputs, targets)` on the batch of that record alone, so a mean and a sum
-over the batch mean the same here. A layer that mixes records, like BatchNorm, leaves no gradient
-"of record i": refused by `check_model`.
+A record's loss is `loss(outputs, targets)` on the batch of that record alone. So a mean and a sum
+over the batch are the same where a record's loss is one unweighted number; a mean also divides by a
+record's outputs and by class weights, which then cancel: use reduction='sum' with weights. A layer
+that mixes records, like BatchNorm, leaves no gradient "of record i": refused by `check_model`.
 
 A record whose gradient is NaN or infinite contributes nothing: the sum is computed again without it.
 Its contribution has norm 0 <= C, so the privacy analysis holds, and one bad record can't destroy the
@@ -37,6 +38,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.func import functional_call, grad, vmap
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.instancenorm import _InstanceNorm
 
 from dpteach import _validate as check
 
@@ -96,6 +99,11 @@ def clipped_sum(
     engine : 'naive', 'vmap' or 'fast'.
     microbatch : at most so many records in memory at once; the sum is the same up to rounding.
 
+    Raises `ValueError` for a model without trainable parameters or with a BatchNorm that would mix
+    the records. Engine 'fast' also refuses what its formulas don't cover: a parameter used outside
+    its own layer's forward, a layer where the record isn't the first dimension, or one with random
+    numbers and parameters of its own. 'vmap' covers these.
+
     The norm of each term is at most C, also in rounded arithmetic, so the sum's is at most
     batch · C.
 
@@ -107,17 +115,17 @@ def clipped_sum(
     >>> [round(v, 3) for v in result.gradients[0].flatten().tolist()]
     [0.588, 0.884]
     """
-    parameters = tuple(trainable(model).values())
+    fast = check.choice("engine", engine, tuple(ENGINES)) == "fast"
+    _refuse(model, lambda x: isinstance(x, _BatchNorm) and (x.training if x.track_running_stats else fast))
     check.instance("loss", loss, Callable, "torch.nn.functional.cross_entropy")
     check_records(inputs, targets)
-    held = torch.finfo(parameters[0].dtype) if parameters else torch.finfo(torch.float32)
+    held = torch.finfo(next(iter(trainable(model).values())).dtype)
     fits = f"[{held.tiny / held.eps:.3g}, {held.max * held.eps:.3g}]"
     clip_norm = check.real("clip_norm", clip_norm, fits, "the clipping norm C, which the parameters' type must hold")
-    run = ENGINES[check.choice("engine", engine, tuple(ENGINES))]
     size = max(len(inputs), 1)  # an empty Poisson batch is one empty part
     chunk = size if microbatch is None else min(size, check.whole("microbatch", microbatch, "[1, inf)"))
     batches = zip(torch.split(inputs, chunk), torch.split(targets, chunk), strict=True)
-    parts = [_without_bad_records(run, model, loss, x, y, clip_norm) for x, y in batches]
+    parts = [_without_bad_records(ENGINES[engine], model, loss, x, y, clip_norm) for x, y in batches]
     gradients = tuple(reduce(torch.add, group) for group in zip(*(part.gradients for part in parts), strict=True))
     return ClippedSum(gradients, torch.cat([part.norms for part in parts]))
 
@@ -184,14 +192,43 @@ def _fast(model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, clip_no
     """
     parameters = tuple(trainable(model).values())
     with _recorded_calls(model, parameters, len(inputs)) as calls:
-        total = _total_loss(loss, model(channels_last(inputs)), targets)
-    deltas = torch.autograd.grad(total, [call.edge for call in calls], allow_unused=True)
+        total = _total_loss(loss, _output(model, inputs), targets)
+    _check_first_dimension(model, inputs, calls)
+    # A parameter's own edge is reached only by what used it outside its layer's call.
+    edges = [call.edge for call in calls] + [get_gradient_edge(p) for p in parameters]
+    deltas = torch.autograd.grad(total, edges, allow_unused=True)
+    _check_uses(model, deltas[len(calls) :])
     pieces: dict[Tensor, list[_Piece]] = {p: [] for p in parameters}
-    for call, delta in zip(calls, deltas, strict=True):
-        for parameter, piece in () if delta is None else _layer_pieces(call.layer, call.inputs, delta):
+    for call, delta in zip(calls, deltas[: len(calls)], strict=True):
+        for parameter, piece in () if delta is None else _layer_pieces(call, delta):
             if parameter in pieces:  # not a frozen one
                 pieces[parameter].append(piece)
     return _sum_of([_joined(group, p, len(inputs)) for p, group in pieces.items()], clip_norm)
+
+
+def _check_first_dimension(model: nn.Module, inputs: Tensor, calls: list[_Call]) -> None:
+    """Where another dimension is as long as the batch, either could be the record: one record tells them apart."""
+    if len(inputs) > 1 and any(len(inputs) in call.inputs.shape[1:] for call in calls):
+        with torch.random.fork_rng(devices=[]), _recorded_calls(model, tuple(trainable(model).values()), 1):
+            _output(model, inputs[:1])
+
+
+def _check_uses(model: nn.Module, gradients: tuple[Tensor | None, ...]) -> None:
+    """Refuse a parameter that has a gradient without its own layer's call: it was used elsewhere too."""
+    for name, elsewhere in zip(trainable(model), gradients, strict=True):
+        if elsewhere is not None:
+            where = "outside its own layer's forward (weights tied by F.linear, weight_norm, prune, a hook, the loss)"
+            raise ValueError(f"parameter {name!r} is used {where}, which engine='fast' can't see: use engine='vmap'")
+
+
+def _output(model: nn.Module, inputs: Tensor) -> Tensor:
+    """The model's output for channels-last images; for images as given where the model can only `view` those."""
+    try:
+        return model(channels_last(inputs))
+    except RuntimeError as error:
+        if "view size" not in str(error):
+            raise
+    return model(inputs)
 
 
 def _total_loss(loss: Loss, outputs: Tensor, targets: Tensor) -> Tensor:
@@ -214,19 +251,33 @@ class _Call(NamedTuple):
 @contextmanager
 def _recorded_calls(model: nn.Module, parameters: tuple[nn.Parameter, ...], batch: int) -> Iterator[list[_Call]]:
     """Record each layer's input and output during a forward pass that keeps the parameters out of
-    the graph.
+    the graph while their own layer runs.
 
     Then the backward pass computes the pre-activations' gradients and no weight gradient at all:
-    that is where the time goes that other implementations lose.
+    that is where the time goes that other implementations lose. A parameter that's in the graph all
+    the same was used outside its layer. The layer's own forward lies between the two hooks: `enter`
+    runs after the user's pre-hooks, `record` before the user's hooks.
     """
     calls: list[_Call] = []
+    entered: dict[nn.Module, list[nn.Parameter]] = {}
     in_place = any(getattr(module, "inplace", False) for module in model.modules())
 
+    def enter(layer: nn.Module, _: tuple) -> None:
+        own = [p for p in layer._parameters.values() if p is not None and p.requires_grad]
+        entered[layer] = entered.get(layer, []) + own
+        for p in own:
+            p.requires_grad_(False)
+
     def record(layer: nn.Module, args: tuple, output: Tensor, name: str) -> Tensor:
+        for p in entered.pop(layer, ()):
+            p.requires_grad_()
+        if not torch.is_grad_enabled():  # the model's own no_grad: no gradient flows here
+            return output
         if len(args) != 1 or not isinstance(output, Tensor) or output.shape[:1] != (batch,) or len(args[0]) != batch:
             raise ValueError(
-                f"layer {name!r} ({type(layer).__name__}) doesn't map one batch-first tensor to"
-                " another, which engine='fast' needs: use engine='vmap'"
+                f"layer {name!r} ({type(layer).__name__}) doesn't map one batch-first tensor to another (another"
+                " dimension than the record comes first, or there are several tensors), which engine='fast' needs:"
+                " use engine='vmap'"
             )
         if not output.requires_grad:  # nothing below it has parameters: differentiation starts here
             output = output.detach().requires_grad_()
@@ -234,11 +285,10 @@ def _recorded_calls(model: nn.Module, parameters: tuple[nn.Parameter, ...], batc
         calls.append(_Call(name, layer, args[0].detach(), args[0]._version, get_gradient_edge(output)))
         return output
 
-    layers = [(name, layer) for name, layer in model.named_modules() if layer._parameters]
-    hooks = [layer.register_forward_hook(partial(record, name=name)) for name, layer in layers]
+    layers = {name: layer for name, layer in model.named_modules() if layer._parameters}
+    hooks = [layer.register_forward_hook(partial(record, name=name), prepend=True) for name, layer in layers.items()]
+    hooks += [layer.register_forward_pre_hook(enter) for layer in layers.values()]
     try:
-        for p in parameters:
-            p.requires_grad_(False)
         with torch.enable_grad():
             yield calls
     finally:
@@ -270,16 +320,19 @@ def channels_last(x: Tensor) -> Tensor:
     return x.contiguous(memory_format=torch.channels_last)
 
 
-def _layer_pieces(layer: nn.Module, x: Tensor, delta: Tensor) -> list[tuple[Tensor, _Piece]]:
+def _layer_pieces(call: _Call, delta: Tensor) -> list[tuple[Tensor, _Piece]]:
     """Per-record gradients of a layer's own parameters, from its input and its output's
     gradient.
     """
+    layer, x = call.layer, call.inputs
+    if "forward" in vars(layer):  # somebody's own
+        return _vmap_pieces(call, delta)
     if type(layer) is nn.Linear:
         return _dense_pieces(layer, x.reshape(len(x), -1, layer.in_features), delta)
     if type(layer) is nn.Conv2d and layer.groups == 1 and layer.padding_mode == "zeros":
         if layer.dilation == (1, 1) and layer.padding != "same":
             return _conv_pieces(layer, x, delta)
-    return _vmap_pieces(layer, x, delta)
+    return _vmap_pieces(call, delta)
 
 
 def _dense_pieces(
@@ -319,15 +372,33 @@ def _conv_pieces(layer: nn.Conv2d, x: Tensor, delta: Tensor) -> list[tuple[Tenso
     return _dense_pieces(layer, patches, delta.permute(0, 2, 3, 1), restore)
 
 
-def _vmap_pieces(layer: nn.Module, x: Tensor, delta: Tensor) -> list[tuple[Tensor, _Piece]]:
+class _Forward(nn.Module):
+    """A layer's forward without its hooks, which the recorded input and output have behind and before them."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer.forward(x)
+
+
+def _vmap_pieces(call: _Call, delta: Tensor) -> list[tuple[Tensor, _Piece]]:
     """Any other layer: differentiate ⟨output, δ⟩ for each record, for this layer alone."""
-    own = {name: p.detach() for name, p in layer.named_parameters(recurse=False)}
+    bare, own = _Forward(call.layer), dict(call.layer.named_parameters(recurse=False))
 
     def inner(theta: dict[str, Tensor], x: Tensor, delta: Tensor) -> Tensor:
-        return (functional_call(layer, theta, (x[None],)) * delta[None]).sum()
+        return (functional_call(bare, theta, (x[None],), tie_weights=False) * delta[None]).sum()
 
-    gradients = vmap(grad(inner), in_dims=(None, 0, 0))(own, x, delta)
-    return [(p, _Explicit(gradients[name])) for name, p in layer.named_parameters(recurse=False)]
+    theta = {f"layer.{name}": p.detach() for name, p in own.items()}
+    try:
+        gradients = vmap(grad(inner), in_dims=(None, 0, 0))(theta, call.inputs, delta)
+    except RuntimeError as error:
+        if "random operation" not in str(error):
+            raise
+        who = f"layer {call.name!r} ({type(call.layer).__name__}) has parameters of its own"
+        raise ValueError(f"{who} and random numbers, which engine='fast' can't repeat: use engine='vmap'") from error
+    return [(p, _Explicit(gradients[f"layer.{name}"])) for name, p in own.items()]
 
 
 def keep_freed_memory() -> None:
@@ -432,7 +503,8 @@ def check_model(model: nn.Module, inputs: Tensor | None = None) -> None:
     """Refuse a model that mixes records, by the layer's name, before any training.
 
     Batch normalisation is refused on sight. With `inputs` (two records or more) the model is also
-    run twice, on records (a, b) and (a, a): where a's own output changes, a layer mixes records.
+    run on records (a, b) and (a, a), in the mode it's in: where a's own output changes, a layer mixes
+    records. A third run, (a, a, a), shows which dimension of an output is the record: it's longer there.
 
     >>> check_model(nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3)))
     Traceback (most recent call last):
@@ -441,17 +513,22 @@ def check_model(model: nn.Module, inputs: Tensor | None = None) -> None:
     record: \
 use GroupNorm or LayerNorm instead
     """
-    if not trainable(model):
-        raise ValueError("model has no parameter with requires_grad: there's nothing to train")
-    for name, layer in model.named_modules():
-        running = isinstance(layer, nn.modules.instancenorm._InstanceNorm) and layer.track_running_stats
-        if running or isinstance(layer, nn.modules.batchnorm._BatchNorm):
-            raise _mixes(name, layer)
+    _refuse(model, lambda x: isinstance(x, _BatchNorm) or isinstance(x, _InstanceNorm) and x.track_running_stats)
     if inputs is not None and check.instance("inputs", inputs, Tensor, "x_train[:2]").shape[:1] >= (2,):
-        first, second = (_outputs_of_first(model, inputs[pair]) for pair in ([0, 1], [0, 0]))
-        for (name, layer, a), (_, _, b) in zip(first, second, strict=True):
+        runs = [_outputs(model, inputs[rows]) for rows in ([0, 1], [0, 0], [0, 0, 0])]
+        for (name, layer, a), (_, _, b), (_, _, longer) in zip(*runs, strict=True):
+            of_record = [d for d, (m, n) in enumerate(zip(a.shape, longer.shape, strict=False)) if m != n]
+            a, b = (output.select(of_record[0], 0) if of_record else output for output in (a, b))
             if not torch.allclose(a, b, rtol=1e-4, atol=1e-6, equal_nan=True):
                 raise _mixes(name, layer)
+
+
+def _refuse(model: nn.Module, mixing: Callable[[nn.Module], bool]) -> None:
+    if not trainable(model):
+        raise ValueError("model has no parameter with requires_grad, so there's nothing to train: unfreeze some")
+    for name, layer in model.named_modules():
+        if mixing(layer):
+            raise _mixes(name, layer)
 
 
 def _mixes(name: str, layer: nn.Module) -> ValueError:
@@ -461,18 +538,18 @@ def _mixes(name: str, layer: nn.Module) -> ValueError:
     )
 
 
-def _outputs_of_first(model: nn.Module, inputs: Tensor) -> list[tuple[str, nn.Module, Tensor]]:
-    """What each module makes of the first record, in the order in which the modules finish."""
+def _outputs(model: nn.Module, inputs: Tensor) -> list[tuple[str, nn.Module, Tensor]]:
+    """What each module returns, in the order in which the modules finish."""
     seen = []
 
     def record(layer: nn.Module, _: tuple, output: object, name: str) -> None:
         if isinstance(output, Tensor) and output.is_floating_point():
-            seen.append((name, layer, output[0].clone()))
+            seen.append((name, layer, output.clone()))
 
     hooks = [layer.register_forward_hook(partial(record, name=name)) for name, layer in model.named_modules()]
     try:
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)  # the same dropout masks both times
+            torch.manual_seed(0)  # the same dropout masks for as many records
             model(inputs)
     finally:
         for hook in hooks:

@@ -17,13 +17,14 @@ the others' sums without noise, and knows the seed. Gloo encrypts nothing.
 
 from __future__ import annotations
 
-import copy
 import inspect
 import json
 import os
 import subprocess
 import sys
 import tempfile
+import textwrap
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from functools import partial
 from types import FunctionType
@@ -36,7 +37,7 @@ from torch import Tensor, nn
 
 from dpteach import _validate as check
 from dpteach import mnist, sampling, training
-from dpteach.clipping import Loss, check_model, clipped_sum, keep_freed_memory, trainable
+from dpteach.clipping import Loss, clipped_sum, trainable
 from dpteach.run import RUN_EXAMPLE, NoisySGD
 
 __all__ = ["LostRank", "distributed_step", "launch", "part", "train_distributed"]
@@ -132,9 +133,7 @@ def train_distributed(
     first = check.instance("shard", shard, range, "range(0, 30000)").start if shard is not None else 0
     facts = (training._facts(run), seed, eta(0), eta(run.steps - 1), steps, shard is None)
     _agree(facts, (first, first + len(inputs), first + len(targets)))
-    check_model(model, inputs[:2])
-    keep_freed_memory()
-    model = copy.deepcopy(model).train()
+    model = training._prepared(model, inputs)
     for theta in trainable(model).values():
         dist.broadcast(theta.data, 0)
     (batches, noise, layers), skipped = training._streams(seed), 0
@@ -170,7 +169,8 @@ store, rank, seconds = dist.FileStore(sys.argv[1], {size}), int(sys.argv[2]), da
 store.set(f"rank {{rank}}", "has imported everything")
 store.wait([f"rank {{r}}" for r in range({size})], {timeout} * seconds)
 dist.init_process_group("gloo", store=store, rank=rank, world_size={size}, timeout={patience} * seconds)
-print(json.dumps({name}(rank, {size}, *{args!r})), flush=True)
+result = json.dumps({name}(rank, {size}, *json.loads({sent!r})))
+print("\\nresult", result, flush=True)
 os._exit(0)  # gloo's threads may abort an ordinary exit when a peer is gone
 """
 
@@ -182,13 +182,16 @@ def launch(worker: Any, size: int, *args: Any, timeout: float = 120, patience: f
 
     Parameters
     ----------
-    worker : a function that imports what it needs, and takes and returns plain values (numbers, texts,
-        lists). It's sent as source text, since a notebook's function can't be imported elsewhere.
-        Each process has one thread, and is in the process group.
+    worker : a function that imports what it needs, and takes and returns what JSON can hold: numbers,
+        texts, lists and dicts of these (tuples arrive as lists, a dict's keys as texts). It's sent as
+        source text, since a notebook's function can't be imported elsewhere. Each process has one
+        thread, and is in the process group. What it prints isn't shown.
     timeout : seconds after which a process that still runs ends itself, saying where it was.
     patience : seconds that a rank waits for the others in one exchange.
-    lost : ranks that may end without a result; it's None then. Any other that does is a `RuntimeError`
-        with its last words.
+    lost : ranks that may end without a result; it's None then. Others that do are a `RuntimeError` with
+        each one's last words, first of those that haven't just lost a connection.
+
+    Raises `ValueError` for an argument that JSON can't hold.
 
     >>> def worker(rank, size, number):
     ...     import torch
@@ -202,20 +205,38 @@ def launch(worker: Any, size: int, *args: Any, timeout: float = 120, patience: f
     size = check.whole("size", size, "[1, 1024]", "one process for each rank")
     check.instance("lost", lost, tuple, "(1,)")
     timeout, patience = check.real("timeout", timeout, "(0, 1e6]"), check.real("patience", patience, "(0, 1e6]")
-    facts = {"name": worker.__name__, "args": args, "size": size, "timeout": timeout, "patience": patience}
-    source, results = inspect.getsource(worker) + _WORKER.format(**facts), []
+    sent = f"[{', '.join(_as_json(f'args[{i}]', value) for i, value in enumerate(args))}]"
+    facts = {"name": worker.__name__, "sent": sent, "size": size, "timeout": timeout, "patience": patience}
+    source = textwrap.dedent(inspect.getsource(worker)) + _WORKER.format(**facts)
     popen = partial(subprocess.Popen, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     environment = os.environ | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": _loopback()}
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-c", source, f"{folder}/store"]
         processes = [popen([*command, str(rank)], env=environment) for rank in range(size)]
-        spoken = [process.communicate() for process in processes]
+        with ThreadPoolExecutor(size) as readers:  # all at once: a full pipe would hold up its writer
+            spoken = list(readers.map(lambda process: process.communicate(), processes))
+    results, failed = [], {}
     for rank, (process, (printed, errors)) in enumerate(zip(processes, spoken, strict=True)):
-        if process.returncode and rank not in lost:
-            words = errors.strip()[-600:]
-            raise RuntimeError(f"rank {rank} of {size} ended without a result (given {timeout:g} s): {words}")
-        results.append(None if process.returncode else json.loads(printed))
+        _, found, result = printed.rpartition("\nresult ")  # behind what the worker printed itself
+        results.append(json.loads(result) if found and not process.returncode else None)
+        if rank not in lost and (process.returncode or not found):
+            failed[rank] = errors.strip()[-600:]
+    if failed:
+        first = sorted(failed, key=lambda rank: any(word in failed[rank] for word in _ONLY_LOST))
+        said = [f"rank {r} of {size} ended without a result (given {timeout:g} s): {failed[r]}" for r in first]
+        raise RuntimeError("\n".join(said))
     return results
+
+
+_ONLY_LOST = ("LostRank", "gloo", "Connection", "peer")  # said by a rank that didn't fail itself
+
+
+def _as_json(name: str, value: Any) -> str:
+    try:
+        return json.dumps(value)
+    except (TypeError, ValueError) as error:
+        shown = textwrap.shorten(repr(value), 60)
+        raise ValueError(f"{name} = {shown} can't be sent as JSON: give numbers, texts, lists or dicts") from error
 
 
 def _loopback() -> str:

@@ -17,6 +17,7 @@ floating-point and its generator isn't cryptographic.
 from __future__ import annotations
 
 import copy
+import hashlib
 import json
 import math
 import sys
@@ -33,16 +34,8 @@ from torch import Tensor, nn
 
 from dpteach import _cache, mnist, sampling
 from dpteach import _validate as check
-from dpteach.clipping import (
-    ClippedSum,
-    Loss,
-    channels_last,
-    check_model,
-    check_records,
-    clipped_sum,
-    keep_freed_memory,
-    trainable,
-)
+from dpteach.clipping import ClippedSum, Loss, check_model, check_records, clipped_sum, keep_freed_memory, trainable
+from dpteach.clipping import _output as output_of
 from dpteach.run import RUN_EXAMPLE, NoisySGD
 
 __all__ = [
@@ -170,9 +163,12 @@ def train(
     progress : show a line on stderr that says how far it is.
     checkpoint : a file to continue from, if it's there, and to write every `checkpoint_every`
         steps. After a stop at any moment, the same call ends with the same parameters to the bit.
+        The file holds the seed, the generators and parameters before the end: it's as secret as the
+        data.
 
-    Raises `ValueError` for a model that mixes records, for a checkpoint of another run, for data
-    that aren't n records.
+    Raises `ValueError` for a model that mixes records in train mode, for data that aren't n records,
+    for a checkpoint of another run, seed, model, data, loss (told by its name) or learning rates, or
+    with more steps than `stop_after`.
 
     >>> run = NoisySGD(n=8, batch_size=2, epochs=1, noise_multiplier=1.0)
     >>> x, y = torch.ones(8, 3), torch.zeros(8, 1)
@@ -182,9 +178,7 @@ def train(
     check_records(inputs, targets)
     eta, run_to = _checked(run, inputs, targets, learning_rate, stop_after)
     seed = check.whole("seed", seed, "[0, inf)")
-    check_model(model, inputs[:2])
-    keep_freed_memory()
-    model = copy.deepcopy(model).train()
+    model = _prepared(model, inputs)
     when = _evaluated_steps(run, evaluate, evaluate_at)
     batches, noise, layers = _streams(seed)
     state = _State(model, batches, noise)
@@ -192,7 +186,8 @@ def train(
     if checkpoint is not None:
         checkpoint_every = check.whole("checkpoint_every", checkpoint_every, "[1, inf)")
         checkpoint = Path(check.instance("checkpoint", checkpoint, str | Path, "'run-a.pt'"))
-        state.resume(checkpoint, identity)
+        identity["content"] = _content(model, inputs, targets, loss, [eta(t) for t in range(run.steps)])
+        state.resume(checkpoint, identity, run_to)
     bar = _Progress(run_to, run.sampling_rate, progress)
     with torch.random.fork_rng(devices=[]):  # dropout reads the global generator: lend it a seeded one
         for t in range(state.step, run_to):
@@ -211,6 +206,25 @@ def train(
     if checkpoint is not None:
         state.keep(checkpoint, identity)
     return Training(run, seed, state.step, tuple(state.history), model, state.skipped)
+
+
+def _prepared(model: nn.Module, inputs: Tensor) -> nn.Module:
+    """A copy in train mode, checked as it will be trained. The check runs another copy, whose buffers may move."""
+    model = copy.deepcopy(check.instance("model", model, nn.Module, "torch.nn.Linear(4, 3)")).train()
+    check_model(copy.deepcopy(model), inputs[:2])
+    keep_freed_memory()
+    return model
+
+
+def _content(model: nn.Module, inputs: Tensor, targets: Tensor, loss: Loss, rates: list[float]) -> str:
+    """A digest of what a run is given besides its facts: data, initial model, the loss's name, learning rates."""
+    name = getattr(loss, "__qualname__", None) or (repr(loss) if isinstance(loss, nn.Module) else repr(type(loss)))
+    digest = hashlib.sha256(repr((name, rates)).encode())
+    for key, value in {"inputs": inputs, "targets": targets, **model.state_dict()}.items():
+        held = isinstance(value, Tensor)
+        digest.update(repr((key, value.shape, value.dtype) if held else (key, value)).encode())
+        digest.update(value.detach().reshape(-1).contiguous().view(torch.uint8).numpy() if held else b"")
+    return digest.hexdigest()
 
 
 def _checked(
@@ -280,25 +294,28 @@ class _State:
         saved |= {"batches": self.batches.get_state(), "noise": self.noise.get_state()}
         _cache.save(path, saved | {"history": [tuple(asdict(e).values()) for e in self.history]})
 
-    def resume(self, path: Path, identity: dict[str, Any]) -> None:
+    def resume(self, path: Path, identity: dict[str, Any], stop_after: int) -> None:
         """Go on from a checkpoint, if it's there. A file that isn't one is left as it is."""
         saved = _cache.load(path) or {}
         if not saved and not path.exists():
             return
         name = f"checkpoint = {str(path)!r}"
         try:
-            if saved["identity"] == identity:
+            if saved["identity"] == identity and saved["step"] <= stop_after:
                 self.model.load_state_dict(saved["model"])
                 self.batches.set_state(saved["batches"])
                 self.noise.set_state(saved["noise"])
                 self.step, self.skipped = saved["step"], saved["skipped"]
                 self.history = [Evaluation(*e) for e in saved["history"]]
                 return
+            ours, made = saved["identity"] == identity, saved["step"]
         except (LookupError, TypeError, RuntimeError, AttributeError) as error:
             raise ValueError(
                 f"{name} isn't a whole checkpoint of this model: give another file, or remove it to start again"
             ) from error
-        raise ValueError(f"{name} belongs to another run, seed or learning rate: give another file")
+        if ours:
+            raise ValueError(f"stop_after = {stop_after}, but {name} holds {made} steps: give at least as many")
+        raise ValueError(f"{name} belongs to another run, seed, model, data, loss or learning rate: give another file")
 
 
 class _Progress:
@@ -348,7 +365,7 @@ def accuracy(model: nn.Module, inputs: Tensor, targets: Tensor, batch: int = 100
     model.eval()
     with torch.no_grad():
         pairs = zip(torch.split(inputs, batch), torch.split(targets, batch), strict=True)
-        right = sum(int((model(channels_last(x)).argmax(1) == y).sum()) for x, y in pairs)
+        right = sum(int((output_of(model, x).argmax(1) == y).sum()) for x, y in pairs)
     model.train(was_training)
     return 100 * right / len(inputs)
 

@@ -3,6 +3,7 @@ respect the bound.
 """
 
 import copy
+from functools import partial
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
+from torch.nn.utils import prune
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from dpteach.clipping import check_model, clipped_sum, trainable
@@ -532,3 +534,266 @@ def test_bad_arguments(change, message):
     arguments = {"model": model, "loss": F.cross_entropy, "inputs": x, "targets": y, "clip_norm": 1.0} | change
     with pytest.raises(ValueError, match=message):
         clipped_sum(**arguments)
+
+
+# --- What engine='fast' can't see: it agrees with the loop or refuses by name ---------------------
+
+
+class Functional(nn.Module):
+    """Uses its sub-modules' parameters without calling them, as `use` says."""
+
+    def __init__(self, use):
+        super().__init__()
+        self.a, self.b, self.use = nn.Linear(6, 6), nn.Linear(6, 6), use
+        self.listed = nn.ParameterList([torch.full((6,), 0.5)])
+
+    def forward(self, x):
+        return self.b(torch.tanh(self.use(self, self.a(x))))
+
+
+def reparametrized(change):
+    model = nn.Sequential(nn.Linear(6, 6), nn.Tanh(), nn.Linear(6, 6))
+    change(model[0])
+    return model
+
+
+OUTSIDE = {
+    "weight_norm": (lambda: reparametrized(torch.nn.utils.weight_norm), "parameter '0.weight_g'"),
+    "spectral_norm": (lambda: reparametrized(torch.nn.utils.spectral_norm).eval(), "parameter '0.weight_orig'"),
+    "parametrization": (
+        lambda: reparametrized(torch.nn.utils.parametrizations.weight_norm),
+        r"layer '0.parametrizations.weight' \(ParametrizationList\)",
+    ),
+    "prune": (
+        lambda: reparametrized(lambda layer: prune.l1_unstructured(layer, "weight", amount=0.3)),
+        "parameter '0.weight_orig'",
+    ),
+    "tied": (lambda: Functional(lambda m, h: F.linear(h, m.a.weight)), "parameter 'a.weight'"),
+    "transposed": (lambda: Functional(lambda m, h: h @ m.a.weight.T), "parameter 'a.weight'"),
+    "not yet called": (lambda: Functional(lambda m, h: F.linear(h, m.b.weight, m.b.bias)), "parameter 'b.weight'"),
+    "in a list": (lambda: Functional(lambda m, h: torch.stack([h, h * m.listed[0]]).sum(0)), "parameter 'listed.0'"),
+}
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_a_parameter_used_outside_its_layer_is_refused_by_name(name):
+    torch.manual_seed(0)
+    model, (_, x, y) = OUTSIDE[name][0](), build("twice", torch.float32)
+    naive, mapped = (flat(clipped_sum(model, F.cross_entropy, x, y, 0.5, engine=e)) for e in ("naive", "vmap"))
+    assert relative(mapped, naive) < 1e-5
+    with pytest.raises(ValueError, match=f"{OUTSIDE[name][1]}.*use engine='vmap'"):
+        clipped_sum(model, F.cross_entropy, x, y, 0.5)
+    assert all(p.requires_grad for p in trainable(model).values()) and len(trainable(model)) >= 4
+    flat(clipped_sum(model, F.cross_entropy, x, y, 0.5, engine="naive"))
+
+
+def test_a_loss_that_reads_a_parameter_is_refused():
+    model, x, y = build("twice")
+    with pytest.raises(ValueError, match="parameter 'layer.weight' is used outside"):
+        clipped_sum(model, lambda out, t: F.cross_entropy(out, t) + model.layer.weight.square().sum(), x, y, 0.5)
+
+
+class Backbone(nn.Module):
+    """A layer below that the model itself keeps out of the gradient; its values may be read."""
+
+    def __init__(self):
+        super().__init__()
+        self.below, self.head = nn.Linear(6, 6), nn.Linear(6, 5)
+
+    def forward(self, x):
+        with torch.no_grad():
+            h = self.below(x)
+        return self.head(h * self.below.weight.detach().sum() + torch.zeros_like(self.below.bias))
+
+
+class Shared(nn.Module):
+    """A layer and its child hold one and the same parameter."""
+
+    def __init__(self):
+        super().__init__()
+        self.child = nn.Linear(6, 6)
+        self.scale = self.child.bias
+
+    def forward(self, x):
+        return self.child(x * self.scale) * self.scale
+
+
+def hooked(make, before=None, after=None):
+    model = nn.Sequential(make(), nn.Tanh(), nn.Linear(6, 5))
+    if before:
+        model[0].register_forward_pre_hook(before)
+    if after:
+        model[0].register_forward_hook(after)
+    return model
+
+
+def patched(make):
+    model = nn.Sequential(make(), nn.Tanh(), nn.Linear(6, 5))
+    forward = model[0].forward
+    model[0].forward = lambda x: 3 * forward(x)
+    return model
+
+
+def dense():
+    return nn.Linear(6, 6)
+
+
+def normed():
+    return nn.LayerNorm(6)
+
+
+UNUSUAL = {
+    "no_grad": Backbone,
+    "shared with a child": lambda: nn.Sequential(Shared(), nn.Linear(6, 5)),
+    **{
+        f"{kind}, {make.__name__}": builder
+        for make in (dense, normed)
+        for kind, builder in {
+            "hook": partial(hooked, make, after=lambda m, i, o: 3 * o),
+            "pre-hook": partial(hooked, make, before=lambda m, i: (3 * i[0],)),
+            "patched": partial(patched, make),
+        }.items()
+    },
+}
+
+
+@pytest.mark.parametrize("name", UNUSUAL)
+def test_hooks_patches_and_no_grad_agree_with_the_plain_loop(name):
+    torch.manual_seed(0)
+    model, (_, x, y) = UNUSUAL[name]().double(), build("twice")
+    expected = flat(clipped_sum(model, F.cross_entropy, x, y, 0.5, engine="naive"))
+    for engine in FAST:
+        assert relative(flat(clipped_sum(model, F.cross_entropy, x, y, 0.5, engine=engine)), expected) < 1e-10, engine
+
+
+class Viewing(nn.Module):
+    """Flattens with `view`, before or behind a convolution."""
+
+    def __init__(self, convolve):
+        super().__init__()
+        self.first, self.last = nn.Conv2d(2, 3, 3) if convolve else nn.Dropout(0), nn.LazyLinear(5)
+
+    def forward(self, x):
+        h = torch.relu(self.first(x))
+        return self.last(h.view(len(x), -1))
+
+
+@pytest.mark.parametrize("convolve", [True, False])
+def test_a_model_that_views_images_works(convolve):
+    model, x, y = Viewing(convolve), image(), torch.arange(6) % 3
+    model(x)
+    model.double()
+    expected, _ = reference(model, F.cross_entropy, x.double(), y, 0.5)
+    for engine in ALL:
+        result = clipped_sum(model, F.cross_entropy, x.double(), y, 0.5, engine=engine)
+        assert relative(flat(result), expected) < 1e-10, engine
+
+
+def test_a_parameter_used_outside_is_found_also_after_a_view_has_failed():
+    class Scaling(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale = nn.Parameter(torch.ones(128))
+
+        def forward(self, x):
+            return x.view(len(x), -1) * self.scale
+
+    model, y = Scaling(), torch.arange(6)
+    assert clipped_sum(model, F.cross_entropy, image(), y, 1.0).skipped == 0
+    with pytest.raises(ValueError, match="parameter 'scale' is used outside"):
+        clipped_sum(model, lambda out, t: F.cross_entropy(out * model.scale, t), image(), y, 1.0)
+
+
+def test_random_numbers_below_a_layer_with_parameters_of_its_own_are_refused():
+    class Positioned(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.position, self.drop, self.head = nn.Parameter(torch.ones(6)), nn.Dropout(0.5), nn.Linear(6, 5)
+
+        def forward(self, x):
+            return self.head(self.drop(x + self.position))
+
+    model, (_, x, y) = nn.Sequential(Positioned()), build("twice", torch.float32)
+    with pytest.raises(ValueError, match=r"layer '0' \(Positioned\) has .* random numbers.*use engine='vmap'"):
+        clipped_sum(model, F.cross_entropy, x, y, 1.0)
+    assert clipped_sum(model, F.cross_entropy, x, y, 1.0, engine="vmap").skipped == 0
+    clipped_sum(model.eval(), F.cross_entropy, x, y, 1.0)
+
+
+class TimeFirst(nn.Module):
+    """Turns (record, time, …) round, as models with batch_first=False do. `mean` mixes the records."""
+
+    def __init__(self, mixing=False):
+        super().__init__()
+        self.layer, self.drop, self.head, self.mixing = nn.Linear(3, 4), nn.Dropout(0.5), nn.Linear(4, 5), mixing
+
+    def forward(self, x):
+        h = self.drop(self.layer(x.transpose(0, 1)))
+        return self.head(h - h.mean(1, keepdim=True) if self.mixing else h).mean(0)
+
+
+@pytest.mark.parametrize("times", [1, 2, 3, 7])
+def test_time_first_models_are_judged_by_their_records(times):
+    x = torch.rand(4, times, 3, generator=rng())
+    check_model(TimeFirst(), x)
+    with pytest.raises(ValueError, match=r"layer 'head' \(Linear\) mixes"):
+        check_model(TimeFirst(mixing=True), x)
+
+
+@pytest.mark.parametrize("times", [3, 6])
+def test_another_dimension_than_the_record_first_is_refused(times):
+    model, x, y = TimeFirst().eval(), torch.rand(6, times, 3, generator=rng()), torch.arange(6) % 5
+    state = torch.random.get_rng_state()
+    with pytest.raises(ValueError, match=r"layer 'layer' \(Linear\).*another dimension than the record comes first"):
+        clipped_sum(model, F.cross_entropy, x, y, 0.5)
+    assert torch.equal(state, torch.random.get_rng_state())
+    expected, _ = reference(model, F.cross_entropy, x, y, 0.5)
+    assert relative(flat(clipped_sum(model, F.cross_entropy, x, y, 0.5, engine="vmap")), expected) < 1e-5
+
+
+def test_as_many_positions_as_records_are_no_reason_to_refuse():
+    model, _, _ = build("positions")
+    x, y = torch.rand(7, 7, 3, generator=rng()).double(), torch.arange(7) % 5
+    expected, _ = reference(model, F.cross_entropy, x, y, 0.5)
+    assert relative(flat(clipped_sum(model, F.cross_entropy, x, y, 0.5)), expected) < 1e-10
+    states, model = [], nn.Sequential(nn.Dropout(0.5), model).double()
+    for forward in (model, lambda x: clipped_sum(model, F.cross_entropy, x, y, 0.5)):
+        torch.manual_seed(0)
+        forward(x)
+        states.append(torch.random.get_rng_state())
+    assert torch.equal(*states)  # telling them apart draws no random numbers
+
+
+@pytest.mark.parametrize("engine", ALL)
+def test_frozen_models_and_batch_norm_are_refused_by_the_sum_too(engine):
+    x, y = torch.rand(6, 3, generator=rng()), torch.arange(6) % 4
+    for rows in (slice(0), slice(6)):
+        with pytest.raises(ValueError, match="nothing to train"):
+            clipped_sum(nn.Linear(3, 4).requires_grad_(False), F.cross_entropy, x[rows], y[rows], 1.0, engine=engine)
+    model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4))
+    with pytest.raises(ValueError, match=r"layer '1' \(BatchNorm1d\) mixes"):
+        clipped_sum(model, F.cross_entropy, x, y, 1.0, engine=engine)
+    expected, _ = reference(model.eval(), F.cross_entropy, x, y, 0.5)  # in eval mode it mixes nothing
+    assert relative(flat(clipped_sum(model, F.cross_entropy, x, y, 0.5, engine=engine)), expected) < 1e-5
+
+
+def test_batch_norm_without_running_statistics_is_refused_where_the_whole_batch_runs_at_once():
+    model = nn.Sequential(nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3, affine=False, track_running_stats=False), nn.Flatten())
+    x, y = image(), torch.arange(6) % 3
+    expected, _ = reference(model, F.cross_entropy, x, y, 0.5)
+    for engine in ("naive", "vmap"):  # a batch of one record has statistics of its own
+        assert relative(flat(clipped_sum(model, F.cross_entropy, x, y, 0.5, engine=engine)), expected) < 1e-4
+    with pytest.raises(ValueError, match=r"layer '1' \(BatchNorm2d\) mixes"):
+        clipped_sum(model, F.cross_entropy, x, y, 0.5)
+
+
+def test_class_weights_cancel_in_a_mean_over_one_record():
+    """As the module's docstring says: use reduction='sum' with weights."""
+    model, x, y = build("twice")
+    weight = torch.tensor([1.0, 10, 100, 1, 1, 1]).double()
+    plain, mean, total = (
+        flat(clipped_sum(model, loss, x, y, 1e6))
+        for loss in (F.cross_entropy, *(nn.CrossEntropyLoss(weight, reduction=r) for r in ("mean", "sum")))
+    )
+    assert relative(mean, plain) < 1e-12 and relative(total, plain) > 1

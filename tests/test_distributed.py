@@ -114,6 +114,16 @@ def test_one_rank_gives_the_same_bits(group_of_one):
     assert torch.equal(state, torch.random.get_rng_state())
 
 
+def test_a_model_is_checked_in_train_mode_however_it_arrives(group_of_one):
+    class CentredInTraining(nn.Module):
+        def forward(self, x):
+            return x - x.mean(0) if self.training else x
+
+    model = nn.Sequential(nn.Linear(5, 3), CentredInTraining()).eval()
+    with pytest.raises(ValueError, match=r"layer '1' \(CentredInTraining\) mixes"):
+        train_distributed(model, NoisySGD(**RUN), torch.rand(40, 5), torch.zeros(40), learning_rate=0.1, seed=0)
+
+
 def test_layers_that_mix_records_are_refused(group_of_one):
     model = nn.Sequential(nn.Linear(5, 3), nn.BatchNorm1d(3))
     with pytest.raises(ValueError, match="BatchNorm1d"):
@@ -285,6 +295,62 @@ def test_launch_says_which_rank_failed_and_nothing_hangs():
         launch(failing, 2)
     with pytest.raises(RuntimeError, match="(?s)rank 0 of 1 ended without a result .given 3 s"):
         launch(sleeping, 1, timeout=3)
+
+
+def test_a_worker_may_be_nested_print_much_and_take_what_json_holds():
+    def chatty(rank, size, numbers, facts):
+        import sys
+
+        print("x" * 300_000, file=sys.stderr)
+        print("3\nresult of nothing", end="")
+        return [numbers, facts, rank]
+
+    given = [float("inf"), np.float64(0.5), None, "a 'quoted' {text}\n"], {"b": (1, True)}
+    assert launch(chatty, 2, *given) == [[[float("inf"), 0.5, None, given[0][3]], {"b": [1, True]}, r] for r in (0, 1)]
+
+
+@pytest.mark.parametrize("wrong", [np.int64(3), {1, 2}, {(1, 2): 3}, torch.ones(2), b"bytes"])
+def test_arguments_that_json_can_t_hold_are_refused_by_name(wrong):
+    with pytest.raises(ValueError, match=r"args\[1\] = .* can't be sent as JSON: give numbers") as refused:
+        launch(failing, 2, 1, wrong)
+    assert "\n" not in str(refused.value)
+
+
+def talking_until_all_have(rank, size):
+    """Rank 0 waits for rank 1, which first says more than a pipe holds."""
+    import sys
+
+    import torch
+
+    if rank == size - 1:
+        print("x" * 1_000_000, file=sys.stderr, flush=True)
+    torch.distributed.barrier()
+    return rank
+
+
+def test_much_on_stderr_holds_nobody_up():
+    assert launch(talking_until_all_have, 2, timeout=30, patience=10) == [0, 1]
+
+
+def one_fails_and_others_wait(rank, size):
+    import sys
+
+    import torch
+
+    if rank == 1:
+        raise OSError("no more disk")
+    if rank == 2:
+        print("good bye")
+        sys.exit(0)
+    torch.distributed.all_reduce(torch.ones(1))
+
+
+def test_all_failed_ranks_are_reported_and_those_that_only_lost_a_connection_last():
+    with pytest.raises(RuntimeError) as failed:
+        launch(one_fails_and_others_wait, 3, patience=2)
+    said = str(failed.value)
+    assert "no more disk" in said and "rank 2 of 3 ended without a result" in said
+    assert 0 <= said.index("rank 1 of 3 ended") < said.index("rank 0 of 3 ended")
 
 
 # --- torchrun -----------------------------------------------------------------------------------------

@@ -58,6 +58,9 @@ def small():
     return nn.Linear(3, 2)
 
 
+SAME = small()  # a checkpoint is of one initial model
+
+
 def rng():
     return torch.Generator().manual_seed(0)
 
@@ -144,7 +147,7 @@ FUNCTIONS = {
     "noisy_step": (lambda **k: stepped(noise=rng(), **k), {"learning_rate": 0.1, "microbatch": 3}),
     "update": (updated, {"learning_rate": 0.1}),
     "train": (trained, {"learning_rate": 0.1, "seed": 1, "stop_after": 1, "microbatch": 3}),
-    "train with a checkpoint": (lambda **k: trained(checkpoint="a.pt", **k), {"checkpoint_every": 2}),
+    "train with a checkpoint": (lambda **k: trained(checkpoint="a.pt", model=SAME, **k), {"checkpoint_every": 2}),
     "train_mnist": (lambda **k: training.train_mnist(MNIST, **k).steps,
                     {"learning_rate": 0.1, "seed": 1, "stop_after": 1}),
     "evaluation_steps": (lambda **k: training.evaluation_steps(RUN, **k), {"in_last_epoch": 4}),

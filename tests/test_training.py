@@ -241,6 +241,101 @@ def test_checkpoint_of_another_run_or_damaged_is_refused(tmp_path):
         fit(checkpoint=file)
 
 
+def other_loss(outputs, targets):
+    return 2 * F.cross_entropy(outputs, targets)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"inputs": X + torch.eye(40, 5) * 1e-6},
+        {"targets": Y.flip(0)},
+        {"model": small(1)},
+        {"loss": other_loss},
+        {"loss": nn.CrossEntropyLoss()},
+        {"learning_rate": lambda t: 0.2 + 0.1 * (t == 9)},
+    ],
+)
+def test_checkpoint_of_other_data_model_loss_or_schedule_is_refused_and_kept(tmp_path, changes):
+    file = tmp_path / "checkpoint.pt"
+    given = {"model": small(), "run": run(), "inputs": X, "targets": Y, "learning_rate": 0.2, "seed": 3}
+    train(**given, checkpoint=file, stop_after=5)
+    before = file.read_bytes()
+    with pytest.raises(ValueError, match="belongs to another run, seed, model, data, loss or learning rate"):
+        train(**(given | changes), checkpoint=file)
+    assert file.read_bytes() == before
+    assert train(**given | {"inputs": X.clone().t().contiguous().t()}, checkpoint=file).steps == 20  # another layout
+
+
+def test_checkpoint_with_more_steps_than_asked_for_is_refused(tmp_path):
+    file = tmp_path / "checkpoint.pt"
+    fit(checkpoint=file, stop_after=7)
+    before = file.read_bytes()
+    with pytest.raises(ValueError, match=r"stop_after = 6, but checkpoint = .*checkpoint.pt' holds 7 steps"):
+        fit(checkpoint=file, stop_after=6)
+    assert file.read_bytes() == before and fit(checkpoint=file, stop_after=7).steps == 7
+
+
+def test_checkpoint_of_a_model_with_buffers_scalars_and_other_types(tmp_path):
+    model, file = small(), tmp_path / "checkpoint.pt"
+    model.register_buffer("scalar", torch.tensor(True))
+    model.register_buffer("none", torch.zeros(0, dtype=torch.bfloat16))
+    steps = [train(model, run(), X, Y, learning_rate=0.2, seed=3, checkpoint=file, stop_after=s).steps for s in (2, 4)]
+    assert steps == [2, 4]
+
+
+class CentredInTraining(nn.Module):
+    """Mixes the records in train mode only, and counts its calls."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x):
+        self.calls += 1
+        return x - x.mean(0) if self.training else x
+
+
+@pytest.mark.parametrize("mode", [True, False])
+def test_a_model_is_checked_in_train_mode_however_it_arrives(mode):
+    model = nn.Sequential(nn.Linear(5, 3), CentredInTraining()).train(mode)
+    with pytest.raises(ValueError, match=r"layer '1' \(CentredInTraining\) mixes"):
+        train(model, run(), X, Y, learning_rate=0.2, seed=0)
+    assert model[1].calls == 0 and model.training == mode
+
+
+def test_the_check_moves_no_buffer_of_the_trained_model():
+    class Counted(CentredInTraining):
+        def forward(self, x):
+            self.calls += 1
+            return x
+
+    model = nn.Sequential(nn.Linear(5, 3), Counted())
+    assert train(model, run(), X, Y, learning_rate=0.2, seed=0, stop_after=0).model[1].calls == 0
+    assert model[1].calls == 0
+
+
+class Viewing(nn.Module):
+    """Works on images as they're stored, not on channels-last ones."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(12, 3)
+
+    def forward(self, x):
+        return self.layer(x.view(len(x), -1))
+
+
+def test_a_model_that_views_images_trains_and_is_evaluated():
+    images = torch.randn(40, 3, 2, 2, generator=rng(1))
+    model = Viewing()
+    fast, naive = (
+        train(model, run(), images, Y, learning_rate=0.2, seed=0, engine=engine).model for engine in ("fast", "naive")
+    )
+    torch.testing.assert_close(theta(fast), theta(naive), rtol=1e-4, atol=1e-5)
+    assert accuracy(model, images, Y) == 100 * int((model(images).argmax(1) == Y).sum()) / 40
+
+
 def test_a_full_disk_loses_no_checkpoint(tmp_path, monkeypatch):
     file, save = tmp_path / "checkpoint.pt", torch.save
     fit(checkpoint=file, stop_after=5)
@@ -262,8 +357,10 @@ SLOW_RUN = """
 import sys, time, torch
 sys.path.insert(0, sys.argv[2])
 import test_training as t
-def slow(t_):
-    time.sleep(0.01)
+seen = set()  # the schedule is read once for the checkpoint's identity, then step by step
+def slow(step):
+    time.sleep(0.01 * (step in seen))
+    seen.add(step)
     return 0.2
 print("ready", flush=True)
 t.fit(t.run(epochs=20), learning_rate=slow, checkpoint=sys.argv[1], checkpoint_every=1)
@@ -484,7 +581,7 @@ def test_a_checkpoint_of_another_network_is_refused_and_kept(tmp_path):
     file = tmp_path / "checkpoint.pt"
     fit(checkpoint=file, stop_after=5)
     before = file.read_bytes()
-    with pytest.raises(ValueError, match="isn't a whole checkpoint of this model: give another file"):
+    with pytest.raises(ValueError, match="belongs to another run, seed, model, data"):
         train(nn.Linear(5, 3), run(), X, Y, learning_rate=0.2, seed=3, checkpoint=file)
     assert file.read_bytes() == before
 
