@@ -579,7 +579,7 @@ def test_f_where_errors_underflow():
 
 @pytest.mark.parametrize("q, sigma, steps, delta", [
     (0.0062, 0.05, 52, 1.64e-5), (0.001, 0.06, 20, 0.01), (0.001, 0.06, 20, 1e-5), (0.3, 0.05, 3, 1e-3),
-    (0.1, 0.05, 500, 1e-5),
+    (0.1, 0.05, 500, 1e-5), (1e-6, 0.05, 100, 1e-5),
 ])
 def test_added_with_hardly_any_noise(q, sigma, steps, delta):
     """The record's batches are seen: all that's lost is that there were none, so e^ε = (1-δ)(1-q)^-T."""
@@ -598,3 +598,15 @@ def test_rare_and_huge_losses_are_bracketed(q, sigma, steps, delta):
         warnings.simplefilter("error")
         low, high = TensorPower(laws=(PoissonLaw(q, sigma, "add"),), steps=steps).epsilon(delta)
     assert 0 <= low <= high <= -steps * math.log1p(-q) * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("q, sigma, steps, delta", [(0.3, 0.08, 3, 1e-3), (0.05, 0.08, 4, 1e-4)])
+def test_what_does_not_fit_is_tried_on_a_coarser_lattice(monkeypatch, q, sigma, steps, delta):
+    """With room for 2^14 points: most steps lose -log(1-q), and few lose more, which asks for a wide lattice."""
+    monkeypatch.setattr("dpteach.lattice._MAX_POINTS", 2**14)
+    _bracket.cache_clear()
+    low, high = TensorPower(laws=(PoissonLaw(q, sigma, "add"),), steps=steps).epsilon(delta)
+    _bracket.cache_clear()
+    exact = -steps * math.log1p(-q) + math.log1p(-delta)
+    assert low <= exact * (1 + 1e-9) and exact * (1 - 1e-9) <= high
+    assert high - low < 1e-6 * high

@@ -438,3 +438,8 @@ def test_a_small_delta_keeps_its_digits():
 def test_a_pair_is_reached_at_its_own_delta():
     for epsilon, delta in ((3.0, 0.1), (1.0, 0.05), (0.5, 1e-9)):
         assert TradeOff.epsilon_delta(epsilon, delta).epsilon(delta) == pytest.approx(epsilon, rel=1e-12)
+
+
+def test_delta_1_says_everything():
+    f = TradeOff.randomised_response(1.0, 3, 1.0)
+    np.testing.assert_allclose(f([0.0, 0.3, 1.0]), 0.0, atol=1e-15)
