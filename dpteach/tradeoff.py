@@ -101,7 +101,7 @@ class TradeOff:
     def epsilon_delta(cls, epsilon: float, delta: float = 0.0) -> TradeOff:
         """f_{ε,δ}, exact: randomised response that with probability δ gives everything away.
 
-        >>> float(TradeOff.epsilon_delta(1.0, 0.1)(0.2) - f_epsilon_delta(1.0, 0.1, 0.2)) == 0
+        >>> abs(float(TradeOff.epsilon_delta(1.0, 0.1)(0.2) - f_epsilon_delta(1.0, 0.1, 0.2))) < 1e-15
         True
         """
         return cls.randomised_response(epsilon, 1, delta)

@@ -150,6 +150,10 @@ def train(
 ) -> Training:  # fmt: skip
     """Algorithm 1: `run.steps` noisy updates of a copy of `model`.
 
+    Raises `ValueError` for a model that mixes records in train mode, for data that aren't n records,
+    for a checkpoint of another run, seed, model, data, loss (told by its name) or learning rates, or
+    with more steps than `stop_after`.
+
     Parameters
     ----------
     inputs, targets : all n = `run.n` records, in memory.
@@ -165,10 +169,6 @@ def train(
         steps. After a stop at any moment, the same call ends with the same parameters to the bit.
         The file holds the seed, the generators and parameters before the end: it's as secret as the
         data.
-
-    Raises `ValueError` for a model that mixes records in train mode, for data that aren't n records,
-    for a checkpoint of another run, seed, model, data, loss (told by its name) or learning rates, or
-    with more steps than `stop_after`.
 
     >>> run = NoisySGD(n=8, batch_size=2, epochs=1, noise_multiplier=1.0)
     >>> x, y = torch.ones(8, 3), torch.zeros(8, 1)
