@@ -25,11 +25,10 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 
-from dpteach import mnist, sampling
-from dpteach.clipping import keep_freed_memory
-from dpteach.distributed import distributed_step, part
 from dpteach.run import NoisySGD
-from dpteach.training import noisy_step
+from dpteach.training import mnist, noisy_step, sampling
+from dpteach.training.clipping import keep_freed_memory
+from dpteach.training.distributed import distributed_step, part
 
 ROUNDS, STEPS = 40, 3  # a round is a few steps of each
 RUN = NoisySGD(n=60000, batch_size=256, epochs=15, noise_multiplier=1.3, clip_norm=1.5)

@@ -1,7 +1,7 @@
 """Peak memory of a whole training process: batches of 8,192 images in 2 GB.
 
     python benchmarks/bench_memory.py              # the table, which `make bench` prints too
-    python benchmarks/bench_memory.py --record     # ... and keeps it in dpteach/data/memory.json
+    python benchmarks/bench_memory.py --record     # ... and keeps it in dpteach/classroom/data/memory.json
     python benchmarks/bench_memory.py 8192 256     # one process: batch and micro-batch (0: none); prints JSON
 
 Each row is a process of its own, so the peak (what the operating system counts as resident) holds
@@ -20,7 +20,7 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
-FILE = Path(__file__).resolve().parents[1] / "dpteach" / "data" / "memory.json"
+FILE = Path(__file__).resolve().parents[1] / "dpteach" / "classroom" / "data" / "memory.json"
 BATCH, GOAL = 8192, 2e9
 ROWS = (("fast", 256), ("fast", 1024), ("fast", 0), ("vmap", 256))
 
@@ -29,9 +29,8 @@ def steps(batch: int, microbatch: int, engine: str = "fast") -> dict[str, float]
     """Two private steps of about `batch` records here, and this process's peak in bytes before and after them."""
     import torch
 
-    from dpteach import mnist
     from dpteach.run import NoisySGD
-    from dpteach.training import train
+    from dpteach.training import mnist, train
 
     run = NoisySGD(n=60000, batch_size=batch, steps=2, noise_multiplier=1.3, clip_norm=1.5)
     data, model = mnist.load(), mnist.tutorial_cnn(torch.Generator().manual_seed(1))

@@ -1,7 +1,7 @@
 """One private step of the tutorial network, batch 256, beside plain SGD and Opacus.
 
     python benchmarks/bench_step.py            # the table, which `make bench` prints too
-    python benchmarks/bench_step.py --record   # on one core; kept in dpteach/data/step-times.json
+    python benchmarks/bench_step.py --record   # on one core; kept in dpteach/classroom/data/step-times.json
 
 In each round every contestant makes one step, one after another, so that other work on the machine
 disturbs all alike; ratios are medians of the rounds' own ratios. The loop over records is slow, so
@@ -36,15 +36,15 @@ from torch import nn
 from torch.profiler import ProfilerActivity, profile
 
 import dpteach
-from dpteach.clipping import channels_last, keep_freed_memory
-from dpteach.mnist import tutorial_cnn
 from dpteach.run import NoisySGD
 from dpteach.training import noisy_step
+from dpteach.training.clipping import channels_last, keep_freed_memory
+from dpteach.training.mnist import tutorial_cnn
 
 BATCH, ROUNDS = 256, 40
 SLOW = {"private, naive loop": 8}  # takes part in every so many rounds
 PLAIN, TUNED = "plain", "plain, channels-last"
-FILE = Path(dpteach.__file__).with_name("data") / "step-times.json"
+FILE = Path(dpteach.__file__).with_name("classroom") / "data" / "step-times.json"
 RUN = NoisySGD(n=60000, batch_size=BATCH, steps=1, noise_multiplier=1.3, clip_norm=1.5)
 
 

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import dpteach
-from dpteach import _validate as check
+from dpteach import domain
 from dpteach.accountants import NAMES, convention, run_under, summary, warnings_for
 from dpteach.calibration import SOUGHT, calibrate
 from dpteach.moments import ORDERS
@@ -161,18 +161,19 @@ def _train(args: argparse.Namespace) -> str:
     length = {"epochs": 15} if args.epochs is None and args.steps is None else {}
     run = run_under(args.convention, **{**_facts(args), **length, "n": 60000})
     stop_after = run.steps if args.stop_after is None else args.stop_after
-    check.whole("stop_after", stop_after, f"[1, {run.steps}]", "the run has so many updates")
+    domain.whole_number("stop_after", stop_after, f"[1, {run.steps}]", "the run has so many updates")
     _statement(run.but(steps=1), args)  # bad input is refused before the work
     try:
         import torch  # here, since it takes seconds to load, and the other commands do without
     except ImportError as error:
         raise ImportError(f'{error}: training needs it; pip install "dpteach[torch]"') from None
 
-    from dpteach import mnist, training
+    from dpteach import training
+    from dpteach.training import mnist
 
     seed = secrets.randbits(62) if args.seed is None else args.seed
     known = () if args.seed is None else (f"the seed {seed} is known: with it anyone can draw the same noise again",)
-    seed = check.whole("seed", seed, "[0, 4.6e18]")
+    seed = domain.whole_number("seed", seed, "[0, 4.6e18]")
     model, data = mnist.tutorial_cnn(torch.Generator().manual_seed(seed)), mnist.load()
     options = {"learning_rate": args.learning_rate, "seed": seed, "stop_after": stop_after}
     result = training.train(model, run, data.x_train, data.y_train, progress=sys.stderr is not None, **options)
@@ -186,7 +187,7 @@ def _whole(typed: str) -> int:
     with suppress(ValueError):
         return int(typed)
     with suppress(ValueError):
-        return check.whole("it", float(typed))
+        return domain.whole_number("it", float(typed))
     raise argparse.ArgumentTypeError(f"{typed[:60]!r} isn't allowed: it must be a whole number, as in 256 or 1e4")
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from dpteach import _validate as check
+from dpteach import domain
 from dpteach.composition import OptimalComposition, StrongComposition
 from dpteach.guarantees import Guarantee, Kind
 from dpteach.limits import BerryEsseenGuarantee, EdgeworthGuarantee, clt_guarantee
@@ -71,7 +71,7 @@ def convention(run: NoisySGD, relation: Relation) -> str:
     >>> convention(NoisySGD.at_rate(0.01, steps=1, noise_multiplier=4.0), "add-remove")
     'add-remove neighbours, poisson batches, noise std 4 × clip_norm on the sum (sigma = 4)'
     """
-    check.instance("run", run, NoisySGD, RUN_EXAMPLE)
+    domain.instance("run", run, NoisySGD, RUN_EXAMPLE)
     return (
         f"{relation} neighbours, {run.sampling} batches, noise std {run.noise_multiplier:g} × clip_norm on the sum "
         f"(sigma = {run.sigma(relation):g})"
@@ -104,8 +104,8 @@ def account(run: NoisySGD, relation: Relation, orders: Orders = "integer") -> tu
     moments upper bound 1.2586
     rdp upper bound 1.0355
     """
-    check.choice("orders", orders, ORDERS)
-    laws = check.instance("run", run, NoisySGD, RUN_EXAMPLE).laws(relation)
+    domain.one_of("orders", orders, ORDERS)
+    laws = domain.instance("run", run, NoisySGD, RUN_EXAMPLE).laws(relation)
     worst = laws[0]  # 'remove' carries the larger log moment: E2 ≥ E1 (chapter 3)
     steps, where = run.steps, convention(run, relation)
     moments = partial(MomentsGuarantee, law=worst, steps=steps, orders=orders, convention=where)
@@ -132,9 +132,9 @@ def run_under(relation: Relation, **facts: Any) -> NoisySGD:
     2.6
     """
     paper = {"add-remove": NoisySGD.abadi16, "replace-one": NoisySGD.drs22}
-    make = paper[check.choice("relation", relation, tuple(paper))]
+    make = paper[domain.one_of("relation", relation, tuple(paper))]
     for name, value in facts.items():
-        check.that(name, value, name in _FACTS, "left out", _FACTS_ADVICE)
+        domain.require(name, value, name in _FACTS, "left out", _FACTS_ADVICE)
     return make(**{"sigma": None} | facts)  # None is refused by name
 
 
@@ -156,8 +156,8 @@ def answer(guarantee: Guarantee | Unavailable, delta: float) -> dict[str, Any]:
     >>> answer(Unavailable("berry-esseen", "upper bound", "the law isn't symmetric"), 1e-5)["epsilon"] is None
     True
     """
-    delta = check.real("delta", delta, check.DELTA, _DELTA_ADVICE)
-    check.instance("guarantee", guarantee, Guarantee | Unavailable, "GaussianGuarantee(mu=1.0)")
+    delta = domain.number("delta", delta, domain.DELTA, _DELTA_ADVICE)
+    domain.instance("guarantee", guarantee, Guarantee | Unavailable, "GaussianGuarantee(mu=1.0)")
     row = {"name": guarantee.name, "kind": guarantee.kind}
     try:
         return row | {"epsilon": guarantee.epsilon(delta), **guarantee.details(delta)}
@@ -178,9 +178,9 @@ def warnings_for(run: NoisySGD, delta: float) -> list[str]:
     >>> warnings_for(NoisySGD(n=1000, batch_size=10, steps=1, noise_multiplier=1.0), 0.01)[0][:32]
     'delta = 0.01 is at least 1/n = 0'
     """
-    delta = check.real("delta", delta, check.DELTA, _DELTA_ADVICE)
+    delta = domain.number("delta", delta, domain.DELTA, _DELTA_ADVICE)
     told = []
-    check.instance("run", run, NoisySGD, RUN_EXAMPLE)
+    domain.instance("run", run, NoisySGD, RUN_EXAMPLE)
     if run.n is None:
         told.append("n isn't known, so nothing can be said of delta against 1/n")
     elif delta >= 1 / run.n:

@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtri
 from scipy.stats import beta, binom
 
-from dpteach import _validate as check
+from dpteach import domain
 from dpteach.guarantees import Guarantee, Kind
 
 __all__ = [
@@ -48,9 +48,9 @@ def clopper_pearson(count: ArrayLike, trials: int, miss: float) -> tuple[np.ndar
     >>> float(low), round(float(high), 6), round(1 - 0.025 ** (1 / 100), 6)
     (0.0, 0.036217, 0.036217)
     """
-    trials = check.whole("trials", trials, _RUNS, "the number of independent runs")
-    count = check.reals("count", count, f"[0, {trials}]", "it's a number of runs")
-    miss = check.real("miss", miss, "[1e-100, 0.5]", "it's the probability of error of each end")
+    trials = domain.whole_number("trials", trials, _RUNS, "the number of independent runs")
+    count = domain.numbers("count", count, f"[0, {trials}]", "it's a number of runs")
+    miss = domain.number("miss", miss, "[1e-100, 0.5]", "it's the probability of error of each end")
     low = np.where(count > 0, beta.ppf(miss, np.maximum(count, 1), trials - count + 1), 0.0)
     high = np.where(count < trials, beta.isf(miss, count + 1, np.maximum(trials - count, 1)), 1.0)
     return low, high
@@ -89,10 +89,10 @@ class Audit(Guarantee):
     convention: str = "of the two data sets that were audited"
 
     def __post_init__(self) -> None:
-        self._keep(confidence=check.real("confidence", self.confidence, _CONFIDENCE, _CONFIDENCE_ADVICE))
+        self._keep(confidence=domain.number("confidence", self.confidence, _CONFIDENCE, _CONFIDENCE_ADVICE))
         for errors, runs in (("false_positives", "absent"), ("false_negatives", "present")):
-            total = check.whole(runs, getattr(self, runs), _RUNS, "the number of independent runs")
-            self._keep(**{runs: total, errors: check.whole(errors, getattr(self, errors), f"[0, {total}]")})
+            total = domain.whole_number(runs, getattr(self, runs), _RUNS, "the number of independent runs")
+            self._keep(**{runs: total, errors: domain.whole_number(errors, getattr(self, errors), f"[0, {total}]")})
 
     @property
     def alpha(self) -> float:
@@ -111,18 +111,18 @@ class Audit(Guarantee):
 
     def delta(self, epsilon: ArrayLike) -> Any:
         """Lower bound on δ(ε): the larger of 1 - beta - e^ε alpha and 1 - alpha - e^ε beta, at least 0."""
-        grown = np.exp(np.minimum(check.reals("epsilon", epsilon, "[0, inf)"), 700.0))
+        grown = np.exp(np.minimum(domain.numbers("epsilon", epsilon, "[0, inf)"), 700.0))
         first, second = 1 - self.beta - grown * self.alpha, 1 - self.alpha - grown * self.beta
         return np.maximum(0.0, np.maximum(first, second))
 
     def epsilon(self, delta: float) -> float:
         """Lower bound on ε at δ in [0, 1): log of (1-δ-alpha)/beta or (1-δ-beta)/alpha, at least 0."""
-        delta = check.real("delta", delta, _DELTA, "δ is a probability; typical values are below 1/n")
+        delta = domain.number("delta", delta, _DELTA, "δ is a probability; typical values are below 1/n")
         return float(_epsilon(self.alpha, self.beta, delta))
 
     def f(self, alpha: ArrayLike) -> np.ndarray:
         """Upper bound on every symmetric trade-off function that holds: chords through both corners, at most 1 - α."""
-        at = check.reals("alpha", alpha, "[0, 1]")
+        at = domain.numbers("alpha", alpha, "[0, 1]")
         low, high = sorted((self.alpha, self.beta))
         corners = np.interp(at, [0.0, low, high, 1.0], [1.0, high, low, 0.0])
         return np.minimum(corners, 1 - at)
@@ -133,7 +133,7 @@ class Audit(Guarantee):
 
 def _scores(absent: ArrayLike, present: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     advice = "one score for each run; for infinite scores take a monotone function of them, such as arctan"
-    scores = check.reals("absent", absent, advice=advice), check.reals("present", present, advice=advice)
+    scores = domain.numbers("absent", absent, advice=advice), domain.numbers("present", present, advice=advice)
     return scores[0].ravel(), scores[1].ravel()
 
 
@@ -146,7 +146,7 @@ def audit_scores(absent: ArrayLike, present: ArrayLike, threshold: float, confid
     1
     """
     absent, present = _scores(absent, present)
-    threshold = check.real("threshold", threshold, "[-inf, inf]")
+    threshold = domain.number("threshold", threshold, "[-inf, inf]")
     false = int(np.sum(absent > threshold)), int(np.sum(present <= threshold))
     return Audit(
         false_positives=false[0], absent=absent.size, false_negatives=false[1], present=present.size,
@@ -163,8 +163,8 @@ def best_threshold(absent: ArrayLike, present: ArrayLike, delta: float, confiden
     0.0
     """
     absent, present = _scores(absent, present)
-    delta = check.real("delta", delta, _DELTA)
-    miss = (1 - check.real("confidence", confidence, _CONFIDENCE, _CONFIDENCE_ADVICE)) / 2
+    delta = domain.number("delta", delta, _DELTA)
+    miss = (1 - domain.number("confidence", confidence, _CONFIDENCE, _CONFIDENCE_ADVICE)) / 2
     thresholds = np.unique(np.concatenate([absent, present]))
     false_positives = absent.size - np.searchsorted(np.sort(absent), thresholds, side="right")
     false_negatives = np.searchsorted(np.sort(present), thresholds, side="right")
@@ -188,7 +188,7 @@ def held_out_audit(absent: ArrayLike, present: ArrayLike, delta: float, confiden
     """
     absent, present = _scores(absent, present)
     for name, scores in (("absent", absent), ("present", present)):
-        check.that(name, scores, scores.size >= 2, "at least 2 scores", "half of them choose the threshold")
+        domain.require(name, scores, scores.size >= 2, "at least 2 scores", "half of them choose the threshold")
     threshold = best_threshold(absent[::2], present[::2], delta, confidence)
     return audit_scores(absent[1::2], present[1::2], threshold, confidence)
 
@@ -199,8 +199,8 @@ def guess(scores: ArrayLike, guesses: int) -> np.ndarray:
     >>> guess([0.3, 5.0, -2.0, 0.1], 2).tolist()
     [0, 1, -1, 0]
     """
-    scores = check.reals("scores", scores).ravel()
-    guesses = check.whole("guesses", guesses, f"[1, {scores.size}]", "there are no more canaries")
+    scores = domain.numbers("scores", scores).ravel()
+    guesses = domain.whole_number("guesses", guesses, f"[1, {scores.size}]", "there are no more canaries")
     order, result = np.argsort(scores, kind="stable"), np.zeros(scores.size, dtype=int)
     result[order[: guesses // 2]] = -1
     result[order[scores.size - (guesses - guesses // 2) :]] = 1
@@ -217,10 +217,10 @@ def one_run_tail(correct: int, guesses: int, epsilon: float, *, canaries: int, d
     >>> round(one_run_tail(3, 3, math.log(3), canaries=3), 6)  # (3/4)³
     0.421875
     """
-    guesses = check.whole("guesses", guesses, "[1, 1e7]")
-    correct = check.whole("correct", correct, f"[0, {guesses}]", "of the guesses, not of the canaries")
-    canaries = check.whole("canaries", canaries, f"[{guesses}, 1e15]", "at most one guess for each canary")
-    epsilon, delta = check.real("epsilon", epsilon, check.EPSILON), check.real("delta", delta, _DELTA)
+    guesses = domain.whole_number("guesses", guesses, "[1, 1e7]")
+    correct = domain.whole_number("correct", correct, f"[0, {guesses}]", "of the guesses, not of the canaries")
+    canaries = domain.whole_number("canaries", canaries, f"[{guesses}, 1e15]", "at most one guess for each canary")
+    epsilon, delta = domain.number("epsilon", epsilon, domain.EPSILON), domain.number("delta", delta, _DELTA)
     right = 1 / (1 + math.exp(-epsilon))
     tail = float(binom.sf(correct - 1, guesses, right))
     if delta > 0 and correct > 0:
@@ -239,7 +239,7 @@ def one_run_epsilon(
     >>> round(one_run_epsilon(90, 100, canaries=1000, delta=1e-5), 3)
     1.626
     """
-    miss = 1 - check.real("confidence", confidence, _CONFIDENCE, _CONFIDENCE_ADVICE)
+    miss = 1 - domain.number("confidence", confidence, _CONFIDENCE, _CONFIDENCE_ADVICE)
 
     def refuted(e: float) -> bool:
         return one_run_tail(correct, guesses, e, canaries=canaries, delta=delta) <= miss

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import gammaln, logsumexp, ndtr
 
-from dpteach import _validate as check
+from dpteach import domain
 
 __all__ = [
     "C1", "C2", "LEMMA3_CONSTANT", "lemma3_bound", "lemma3_k", "lemma3_leading", "lemma3_region",
@@ -43,8 +43,8 @@ def lemma3_region(q: ArrayLike, sigma: ArrayLike, lam: ArrayLike) -> np.ndarray:
     >>> lemma3_region(0.01, 4.0, [51, 52]).tolist()
     [True, False]
     """
-    q, sigma = check.reals("q", q, "[1e-100, 1]"), check.reals("sigma", sigma, _MODERATE)
-    lam = check.reals("lam", lam, _MODERATE)
+    q, sigma = domain.numbers("q", q, "[1e-100, 1]"), domain.numbers("sigma", sigma, _MODERATE)
+    lam = domain.numbers("lam", lam, _MODERATE)
     whole = lam == np.floor(lam)
     return whole & (sigma >= 1) & (16 * q * sigma < 1) & (lam <= -(sigma**2) * np.log(q * sigma))
 
@@ -57,18 +57,18 @@ def lemma3_leading(q: ArrayLike, sigma: ArrayLike, lam: ArrayLike) -> np.ndarray
     >>> float(lemma3_leading(0.5, 2.0, 1)) == 0.25 * 2 / (0.5 * 4)
     True
     """
-    q, sigma = check.reals("q", q, "[1e-100, 1)"), check.reals("sigma", sigma, _MODERATE)
-    lam = check.reals("lam", lam, _MODERATE)
+    q, sigma = domain.numbers("q", q, "[1e-100, 1)"), domain.numbers("sigma", sigma, _MODERATE)
+    lam = domain.numbers("lam", lam, _MODERATE)
     return q**2 * lam * (lam + 1) / ((1 - q) * sigma**2)
 
 
 def _admissible(q: float, sigma: float, lam: int) -> tuple[float, float, int]:
     """The arguments, or `ValueError` with the first condition of Lemma 3 that fails."""
-    sigma = check.real("sigma", sigma, "[1, 1e50]", "Lemma 3 needs sigma >= 1")
-    q = check.real("q", q, f"[1e-100, {1 / (16 * sigma)!r})", "Lemma 3 needs q < 1/(16 sigma)")
+    sigma = domain.number("sigma", sigma, "[1, 1e50]", "Lemma 3 needs sigma >= 1")
+    q = domain.number("q", q, f"[1e-100, {1 / (16 * sigma)!r})", "Lemma 3 needs q < 1/(16 sigma)")
     largest = math.floor(-(sigma**2) * math.log(q * sigma))
     advice = "Lemma 3 needs lam <= sigma^2 log(1/(q sigma))"
-    return q, sigma, check.whole("lam", lam, f"[1, {largest}]", advice)
+    return q, sigma, domain.whole_number("lam", lam, f"[1, {largest}]", advice)
 
 
 def lemma3_bound(q: float, sigma: float, lam: int) -> float:
@@ -92,7 +92,7 @@ def lemma3_k(s: ArrayLike, xl: ArrayLike = _X) -> np.ndarray:
     >>> [float(f"{k:.3g}") for k in lemma3_k([1.0, 0.5, 0.25])]
     [37100.0, 78.5, 14.2]
     """
-    s, xl = check.reals("s", s, "[0, 1]"), check.reals("xl", xl, "[0, 0.174]")
+    s, xl = domain.numbers("s", s, "[0, 1]"), domain.numbers("xl", xl, "[0, 0.174]")
     total = 0.0
     for j, weight in ((1, 2.0), (2, 1.5), (3, 0.5)):
         beta = (j - 0.5) * s + xl
@@ -150,10 +150,10 @@ def verify_lemma3(lam: int, constant: float, s: ArrayLike = (0.25, 1.0), q: Arra
     >>> verify_lemma3(7, 0.0) > 0  # at λ = 7 the leading term is a bound without any O() term
     True
     """
-    lam = check.whole("lam", lam, "[1, 1000]")
-    constant = check.real("constant", constant, "[0, 1e100]")
-    ends = {"s": check.reals("s", s, "[1e-6, 1]"), "q": check.reals("q", q, "[0, 1]")}
-    check.same_shape(**ends, ends=np.empty(2))
+    lam = domain.whole_number("lam", lam, "[1, 1000]")
+    constant = domain.number("constant", constant, "[0, 1e100]")
+    ends = {"s": domain.numbers("s", s, "[1e-6, 1]"), "q": domain.numbers("q", q, "[0, 1]")}
+    domain.same_shape(**ends, ends=np.empty(2))
     boxes, count = np.concatenate([*ends.values()])[:, None], 0
     for _ in range(60):
         boxes, left, right = _corners(boxes, lam, constant)
@@ -176,8 +176,8 @@ def theorem1_order(epsilon: float, delta: float) -> int:
     >>> theorem1_order(1.0, 1e-5)
     24
     """
-    epsilon = check.real("epsilon", epsilon, "[1e-100, inf)")
-    return math.ceil(-2 * math.log(check.real("delta", delta, "(0, 1)")) / epsilon)
+    epsilon = domain.number("epsilon", epsilon, "[1e-100, inf)")
+    return math.ceil(-2 * math.log(domain.number("delta", delta, "(0, 1)")) / epsilon)
 
 
 def theorem1_sigma(q: float, steps: int, epsilon: float, delta: float) -> float:
@@ -189,12 +189,12 @@ def theorem1_sigma(q: float, steps: int, epsilon: float, delta: float) -> float:
     >>> round(theorem1_sigma(0.01, 10000, 3.2, 1e-5), 3)
     3.934
     """
-    q, steps = check.real("q", q, "(0, 1)"), check.whole("steps", steps, "[1, 1e15]")
-    log_delta = -math.log(check.real("delta", delta, "(0, 1)"))
+    q, steps = domain.number("q", q, "(0, 1)"), domain.whole_number("steps", steps, "[1, 1e15]")
+    log_delta = -math.log(domain.number("delta", delta, "(0, 1)"))
     largest = min(C1 * q**2 * steps, 2 * log_delta)
     advice = "Theorem 1 needs epsilon <= 9.5 q^2 T and epsilon <= 2 log(1/delta)"
-    epsilon = check.real("epsilon", epsilon, f"(0, {largest!r}]", advice)
+    epsilon = domain.number("epsilon", epsilon, f"(0, {largest!r}]", advice)
     sigma = max(1.0, C2 * q * math.sqrt(steps * log_delta) / epsilon)
     advice = f"the noise would be sigma = {sigma:.4g}, and Lemma 3 needs q < 1/(16 sigma)"
-    check.real("q", q, f"(0, {1 / (16 * sigma)!r})", advice)
+    domain.number("q", q, f"(0, {1 / (16 * sigma)!r})", advice)
     return sigma

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from scipy.optimize import brentq
 
-from dpteach import _validate as check
+from dpteach import domain
 from dpteach.accountants import NAMES, Unavailable, account, epsilon_or_reason, run_under
 from dpteach.guarantees import Guarantee, Kind
 from dpteach.moments import Orders
@@ -76,10 +76,10 @@ def calibrate(
     >>> calibrate("steps", "moments", "add-remove", epsilon=2.0, delta=1e-5, sigma=1.3, **facts).value
     10359
     """
-    check.choice("sought", sought, SOUGHT)
-    check.choice("guarantee", guarantee, NAMES)
-    target = check.real("epsilon", epsilon, "(0, 1e30]", "a guarantee at epsilon = 0 isn't calibrated to")
-    delta = check.real("delta", delta, check.DELTA)
+    domain.one_of("sought", sought, SOUGHT)
+    domain.one_of("guarantee", guarantee, NAMES)
+    target = domain.number("epsilon", epsilon, "(0, 1e30]", "a guarantee at epsilon = 0 isn't calibrated to")
+    delta = domain.number("delta", delta, domain.DELTA)
     _refuse_given(sought, facts)
 
     def given(value: float) -> tuple[NoisySGD, Guarantee | Unavailable]:
@@ -143,7 +143,7 @@ def _steps(ask: Ask, target: float, failure: str, facts: dict[str, Any]) -> int:
 
 
 def _batch_size(ask: Ask, target: float, failure: str, facts: dict[str, Any]) -> int:
-    n = check.whole("n", facts.get("n"), "[1, 9e15]", "a batch size is sought among 1, …, n")
+    n = domain.whole_number("n", facts.get("n"), "[1, 9e15]", "a batch size is sought among 1, …, n")
     return _largest(ask, target, n, "batch_size", failure, "")
 
 
@@ -187,12 +187,12 @@ def safe_root(excess: Callable[[float], float], *, infeasible: float, feasible: 
     >>> -1e-6 <= x**3 - 2 <= 0
     True
     """
-    check.instance("excess", excess, Callable, "lambda x: x - 1")
-    infeasible = check.real("infeasible", infeasible, "[-1e300, 1e300]")
-    feasible = check.real("feasible", feasible, "[-1e300, 1e300]")
-    tolerance, value_at = check.real("tolerance", tolerance, "[0, inf)"), functools.cache(excess)
-    check.real("excess(infeasible)", value_at(infeasible), "(0, inf]")
-    check.real("excess(feasible)", value_at(feasible), "[-inf, 0]")
+    domain.instance("excess", excess, Callable, "lambda x: x - 1")
+    infeasible = domain.number("infeasible", infeasible, "[-1e300, 1e300]")
+    feasible = domain.number("feasible", feasible, "[-1e300, 1e300]")
+    tolerance, value_at = domain.number("tolerance", tolerance, "[0, inf)"), functools.cache(excess)
+    domain.number("excess(infeasible)", value_at(infeasible), "(0, inf]")
+    domain.number("excess(feasible)", value_at(feasible), "[-inf, 0]")
 
     def aimed(x: float) -> float:
         value = value_at(x)

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import betainc, expit
 
-from dpteach import _validate as check
+from dpteach import domain
 from dpteach.guarantees import Guarantee, Kind, epsilon_from_delta
 from dpteach.laws import LAWS_EXAMPLE, Law, mixture_loss
 
@@ -52,8 +52,8 @@ def classical_gaussian_sigma(epsilon: float, delta: float) -> float:
     >>> round(classical_gaussian_sigma(1.0, 1e-5), 4)
     4.8448
     """
-    epsilon = check.real("epsilon", epsilon, "[1e-100, 1]", _CLASSICAL)
-    return math.sqrt(2 * math.log(1.25 / check.real("delta", delta, check.DELTA))) / epsilon
+    epsilon = domain.number("epsilon", epsilon, "[1e-100, 1]", _CLASSICAL)
+    return math.sqrt(2 * math.log(1.25 / domain.number("delta", delta, domain.DELTA))) / epsilon
 
 
 def amplify_by_sampling(epsilon_0: ArrayLike, delta_0: ArrayLike, q: float) -> tuple[Any, Any]:
@@ -67,9 +67,9 @@ def amplify_by_sampling(epsilon_0: ArrayLike, delta_0: ArrayLike, q: float) -> t
     >>> round(float(epsilon), 6), round(float(delta), 12)
     (0.017037, 1e-07)
     """
-    epsilon_0 = check.reals("epsilon_0", epsilon_0, "[0, inf)")
-    q = check.real("q", q, "(0, 1]", "it's the probability that a record enters a batch, m/n")
-    return mixture_loss(q, epsilon_0), q * check.reals("delta_0", delta_0, "[0, 1]")
+    epsilon_0 = domain.numbers("epsilon_0", epsilon_0, "[0, inf)")
+    q = domain.number("q", q, "(0, 1]", "it's the probability that a record enters a batch, m/n")
+    return mixture_loss(q, epsilon_0), q * domain.numbers("delta_0", delta_0, "[0, 1]")
 
 
 def strong_composition_epsilon(epsilon_0: ArrayLike, steps: int, delta_slack: ArrayLike) -> np.ndarray:
@@ -80,8 +80,8 @@ def strong_composition_epsilon(epsilon_0: ArrayLike, steps: int, delta_slack: Ar
     >>> round(float(strong_composition_epsilon(0.1, 100, 1e-5)), 4)
     5.8502
     """
-    epsilon_0, steps = check.reals("epsilon_0", epsilon_0, check.EPSILON), check.whole("steps", steps, _STEPS)
-    slack = check.reals("delta_slack", delta_slack, "(0, 1)", "δ', what is added to T δ0")
+    epsilon_0, steps = domain.numbers("epsilon_0", epsilon_0, domain.EPSILON), domain.whole_number("steps", steps, _STEPS)
+    slack = domain.numbers("delta_slack", delta_slack, "(0, 1)", "δ', what is added to T δ0")
     return np.sqrt(-2 * steps * np.log(slack)) * epsilon_0 + _drift(epsilon_0, steps)
 
 
@@ -107,8 +107,8 @@ def optimal_composition_delta(
     >>> float(optimal_composition_delta(0.0, math.log(3), 1)).__round__(12)  # (3 - 1)/(3 + 1)
     0.5
     """
-    epsilon, epsilon_0 = check.reals("epsilon", epsilon, "[0, inf)"), check.reals("epsilon_0", epsilon_0, "[0, inf)")
-    steps, delta_0 = check.whole("steps", steps, _STEPS), check.reals("delta_0", delta_0, "[0, 1]")
+    epsilon, epsilon_0 = domain.numbers("epsilon", epsilon, "[0, inf)"), domain.numbers("epsilon_0", epsilon_0, "[0, inf)")
+    steps, delta_0 = domain.whole_number("steps", steps, _STEPS), domain.numbers("delta_0", delta_0, "[0, 1]")
     broken = -np.expm1(steps * np.log1p(-np.minimum(delta_0, 1 - 1e-16)))
     broken = np.where(delta_0 == 1, 1.0, broken)
     return np.minimum(1.0, broken + (1 - broken) * _response_delta(epsilon, epsilon_0, steps))
@@ -135,7 +135,7 @@ def optimal_composition_epsilon(epsilon_0: float, steps: int, delta: float, delt
     >>> round(optimal_composition_epsilon(0.1, 100, 1e-5), 4)  # DRV: 5.8502
     4.3068
     """
-    epsilon_0, delta_0 = check.real("epsilon_0", epsilon_0, "[0, inf)"), check.real("delta_0", delta_0, "[0, 1]")
+    epsilon_0, delta_0 = domain.number("epsilon_0", epsilon_0, "[0, inf)"), domain.number("delta_0", delta_0, "[0, 1]")
     return epsilon_from_delta(lambda e: float(optimal_composition_delta(e, epsilon_0, steps, delta_0)), delta)
 
 
@@ -145,8 +145,8 @@ def pure_dp_moment_bound(lam: ArrayLike, epsilon: ArrayLike) -> np.ndarray:
     >>> bool(pure_dp_moment_bound(3.0, 0.5) > pure_dp_moment(3.0, 0.5))
     True
     """
-    lam = check.reals("lam", lam, "[0, 1e15]", "λ is the order of the moment")
-    epsilon = check.reals("epsilon", epsilon, "[0, 300]", "e^{2ε} overflows beyond")
+    lam = domain.numbers("lam", lam, "[0, 1e15]", "λ is the order of the moment")
+    epsilon = domain.numbers("epsilon", epsilon, "[0, 300]", "e^{2ε} overflows beyond")
     return lam * epsilon * np.expm1(epsilon) + lam**2 * epsilon**2 * np.exp(2 * epsilon) / 2
 
 
@@ -158,7 +158,7 @@ def pure_dp_moment(lam: ArrayLike, epsilon: ArrayLike) -> np.ndarray:
     >>> round(float(pure_dp_moment(1.0, math.log(3))), 12) == round(math.log((9 + 1 / 3) / 4), 12)
     True
     """
-    lam, epsilon = check.reals("lam", lam, "[0, 1e100]"), check.reals("epsilon", epsilon, check.EPSILON)
+    lam, epsilon = domain.numbers("lam", lam, "[0, 1e100]"), domain.numbers("epsilon", epsilon, domain.EPSILON)
     large, small = (lam + 0.5) * epsilon, epsilon / 2
     up, down, middle = (np.minimum(x, 1) for x in (small * (lam + 1), small * lam, small))
     near = np.log1p(2 * np.sinh(up) * np.sinh(down) / np.cosh(middle))  # small moments keep digits
@@ -181,8 +181,8 @@ class _PairComposition(Guarantee):
     convention: str = "of the laws given"
 
     def __post_init__(self) -> None:
-        self._keep(laws=check.members("laws", self.laws, Law, LAWS_EXAMPLE))
-        self._keep(steps=check.whole("steps", self.steps, "[1, 1e12]", "the search for the best pair is slow beyond"))
+        self._keep(laws=domain.instances("laws", self.laws, Law, LAWS_EXAMPLE))
+        self._keep(steps=domain.whole_number("steps", self.steps, "[1, 1e12]", "the search for the best pair is slow beyond"))
 
     def _step_delta(self, epsilon_0: ArrayLike) -> np.ndarray:
         return np.max([law.delta(epsilon_0) for law in self.laws], axis=0)
@@ -211,12 +211,12 @@ class _PairComposition(Guarantee):
         return max(epsilon / (40 * self.steps), high * 1e-6 / math.sqrt(self.steps)), high
 
     def delta(self, epsilon: ArrayLike) -> Any:
-        epsilon = check.reals("epsilon", epsilon, check.EPSILON)
+        epsilon = domain.numbers("epsilon", epsilon, domain.EPSILON)
         return np.vectorize(lambda e: self._best(e)[0], otypes=[float])(epsilon)
 
     def epsilon(self, delta: float) -> float | None:
         """Least ε at δ; None where δ/T is too small for a double."""
-        delta = check.real("delta", delta, "(0, 1)", "typical values are below 1/n")
+        delta = domain.number("delta", delta, "(0, 1)", "typical values are below 1/n")
         if delta / self.steps < _LEAST:
             return None
         return epsilon_from_delta(lambda e: self._best(e)[0], delta)

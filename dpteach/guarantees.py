@@ -35,7 +35,7 @@ from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
-from dpteach import _validate as check
+from dpteach import domain
 from dpteach.laws import LAWS_EXAMPLE, Law, gaussian_delta
 
 __all__ = [
@@ -55,8 +55,8 @@ def f_epsilon_delta(epsilon: float, delta: float, alpha: ArrayLike) -> np.ndarra
     >>> float(f_epsilon_delta(0.0, 0.1, 0.2)) == 1 - 0.1 - 0.2
     True
     """
-    epsilon, delta = check.real("epsilon", epsilon, "[0, inf)"), check.real("delta", delta, "[0, 1]")
-    alpha = check.reals("alpha", alpha, "[0, 1]")
+    epsilon, delta = domain.number("epsilon", epsilon, "[0, inf)"), domain.number("delta", delta, "[0, 1]")
+    alpha = domain.numbers("alpha", alpha, "[0, 1]")
     steep = 1 - delta - np.where(alpha > 0, np.exp(np.minimum(epsilon + np.log(np.maximum(alpha, 1e-320)), 700)), 0)
     return np.maximum(0.0, np.maximum(steep, math.exp(-epsilon) * (1 - delta - alpha)))
 
@@ -67,8 +67,8 @@ def gaussian_tradeoff(mu: float, alpha: ArrayLike) -> np.ndarray:
     >>> round(float(gaussian_tradeoff(1.0, 0.05)), 6)
     0.740489
     """
-    mu = check.real("mu", mu, "[0, inf)")
-    return ndtr(-ndtri(check.reals("alpha", alpha, "[0, 1]")) - mu)
+    mu = domain.number("mu", mu, "[0, inf)")
+    return ndtr(-ndtri(domain.numbers("alpha", alpha, "[0, 1]")) - mu)
 
 
 def epsilon_from_delta(profile: Profile, delta: float) -> float:
@@ -79,9 +79,9 @@ def epsilon_from_delta(profile: Profile, delta: float) -> float:
     >>> epsilon_from_delta(lambda e: math.exp(-e), 0.5) - math.log(2) < 1e-12
     True
     """
-    delta = check.real("delta", delta, check.DELTA, "δ is a probability; typical values are below 1/n")
-    check.instance("profile", profile, Callable, "law.delta")
-    if check.real("profile(0)", profile(0.0), "[0, 1.000001]", "a privacy profile is a probability") <= delta:
+    delta = domain.number("delta", delta, domain.DELTA, "δ is a probability; typical values are below 1/n")
+    domain.instance("profile", profile, Callable, "law.delta")
+    if domain.number("profile(0)", profile(0.0), "[0, 1.000001]", "a privacy profile is a probability") <= delta:
         return 0.0
     high = 1.0
     while profile(high) > delta:
@@ -113,9 +113,9 @@ def tradeoff_from_delta(profile: Profile, alpha: ArrayLike, epsilons: ArrayLike)
     >>> bool(np.max(np.abs(f - gaussian_tradeoff(1.0, [0.05, 0.5]))) < 1e-6)
     True
     """
-    alpha = check.reals("alpha", alpha, "[0, 1]")
-    grid = check.reals("epsilons", epsilons)
-    check.instance("profile", profile, Callable, "law.delta")
+    alpha = domain.numbers("alpha", alpha, "[0, 1]")
+    grid = domain.numbers("epsilons", epsilons)
+    domain.instance("profile", profile, Callable, "law.delta")
     grid = grid[grid < 700]
     rest = 1 - np.asarray(profile(grid), dtype=float)
     lines = [(rest, np.exp(grid))] + [(np.exp(-grid) * rest, np.exp(-grid))] * bool(np.all(grid >= 0))
@@ -130,8 +130,8 @@ def delta_from_tradeoff(f: Profile, epsilon: float, grid: int = 20001) -> float:
     >>> abs(delta_from_tradeoff(lambda a: gaussian_tradeoff(1.0, a), 1.0) - float(gaussian_delta(1.0, 1.0))) < 1e-7
     True
     """
-    epsilon, grid = check.real("epsilon", epsilon, "(-inf, 700)"), check.whole("grid", grid, "[2, 1e7]")
-    check.instance("f", f, Callable, "guarantee.f")
+    epsilon, grid = domain.number("epsilon", epsilon, "(-inf, 700)"), domain.whole_number("grid", grid, "[2, 1e7]")
+    domain.instance("f", f, Callable, "guarantee.f")
     alpha = np.concatenate([[0.0], np.logspace(-16, -3, grid), np.linspace(1e-3, 1, grid)])
     return float(np.clip(np.max(1 - math.exp(epsilon) * alpha - f(alpha)), 0, 1))
 
@@ -142,7 +142,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     >>> round(gaussian_mu(1.0, float(gaussian_delta(0.5, 1.0))), 10)
     0.5
     """
-    epsilon, delta = check.real("epsilon", epsilon, "[0, 1e12]"), check.real("delta", delta, check.DELTA)
+    epsilon, delta = domain.number("epsilon", epsilon, "[0, 1e12]"), domain.number("delta", delta, domain.DELTA)
     excess = lambda log_mu: float(gaussian_delta(math.exp(log_mu), epsilon)) - delta  # noqa: E731
     low = math.log(delta) - 1  # δ(0) = 2Φ(mu/2) - 1 < mu: mu is at least δ
     high = math.log(math.sqrt(2 * epsilon) + 100)
@@ -161,7 +161,7 @@ class Guarantee(ABC):
     name: str
     kind: Kind
     convention: str
-    _keep = check.keep
+    _keep = domain.set_fields
 
     @abstractmethod
     def delta(self, epsilon: float) -> Any:
@@ -196,10 +196,10 @@ class GaussianGuarantee(Guarantee):
     convention: str = "of the mechanism that is mu-GDP"
 
     def __post_init__(self) -> None:
-        self._keep(mu=check.real("mu", self.mu, "(0, inf)"))
+        self._keep(mu=domain.number("mu", self.mu, "(0, inf)"))
 
     def delta(self, epsilon: ArrayLike) -> Any:
-        return gaussian_delta(self.mu, check.reals("epsilon", epsilon))
+        return gaussian_delta(self.mu, domain.numbers("epsilon", epsilon))
 
     def f(self, alpha: ArrayLike) -> np.ndarray:
         return gaussian_tradeoff(self.mu, alpha)
@@ -224,7 +224,7 @@ class OneStep(Guarantee):
     convention: str = "of the laws given"
 
     def __post_init__(self) -> None:
-        self._keep(laws=check.members("laws", self.laws, Law, LAWS_EXAMPLE))
+        self._keep(laws=domain.instances("laws", self.laws, Law, LAWS_EXAMPLE))
 
     def delta(self, epsilon: ArrayLike) -> Any:
         return np.max([law.delta(epsilon) for law in self.laws], axis=0)

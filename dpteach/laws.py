@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import erf, erfcx, log_ndtr, ndtr, ndtri
 
-from dpteach import _validate as check
+from dpteach import domain
 
 __all__ = [
     "GaussianLaw", "Law", "Nodes", "PoissonLaw", "SubsampledLaw", "gaussian_delta", "loss_masses", "loss_range",
@@ -61,8 +61,8 @@ def gaussian_delta(mu: float, epsilon: ArrayLike) -> np.ndarray:
     >>> round(float(gaussian_delta(1.0, 1.0)), 12)
     0.126936737507
     """
-    mu = check.real("mu", mu, "(0, inf)")
-    epsilon = check.reals("epsilon", epsilon)
+    mu = domain.number("mu", mu, "(0, inf)")
+    epsilon = domain.numbers("epsilon", epsilon)
     scaled = np.clip(epsilon, -1e150 * mu, 1e150 * mu) / mu
     a, b = scaled - mu / 2, scaled + mu / 2
     positive = np.clip(a, 0.0, 1e100)
@@ -82,7 +82,7 @@ def mixture_loss(q: float, x: np.ndarray) -> np.ndarray:
     >>> float(mixture_loss(0.5, np.array(2000.0))) == 2000 + math.log(0.5)
     True
     """
-    q, x = check.real("q", q, "(0, 1]", _RATE_ADVICE), check.reals("x", x)
+    q, x = domain.number("q", q, "(0, 1]", _RATE_ADVICE), domain.numbers("x", x)
     if q == 1:
         return x
     near = np.log1p(q * np.expm1(np.clip(x, -1, 1)))
@@ -167,7 +167,7 @@ class _Mixture:
     def delta(self, epsilon: ArrayLike) -> np.ndarray:
         """Exact δ(ε) of one step, any real ε, any shape."""
         pair_delta = _mixture_delta if self.direction == "remove" else _swapped_delta
-        return pair_delta(self.rate, self.mu, check.reals("epsilon", epsilon))
+        return pair_delta(self.rate, self.mu, domain.numbers("epsilon", epsilon))
 
     def nodes(self, order: float = 1.0, corner: float = math.nan) -> Nodes:
         """A rule exact to double precision for E_Q[e^{a L}·(slow)] with a up to `order`; `corner`: a loss at which
@@ -188,20 +188,20 @@ class _Mixture:
 
     def sample(self, size: int, rng: np.random.Generator) -> np.ndarray:
         """`size` privacy losses under P."""
-        t = _generator(rng).standard_normal(check.whole("size", size, "[1, 1e9]"))
+        t = _generator(rng).standard_normal(domain.whole_number("size", size, "[1, 1e9]"))
         if self.direction == "add":
             return -self._loss(t)
         return self._loss(t + self.mu * (self.rate == 1 or rng.random(t.size) < self.rate))
 
 
 def _node_arguments(order: float, corner: float) -> tuple[float, float]:
-    order = max(check.real("order", order, "[0, 1e9]"), 1.0)
+    order = max(domain.number("order", order, "[0, 1e9]"), 1.0)
     missing = isinstance(corner, float) and math.isnan(corner)
-    return order, corner if missing else check.real("corner", corner, "(-inf, inf)", "a loss")
+    return order, corner if missing else domain.number("corner", corner, "(-inf, inf)", "a loss")
 
 
 def _generator(rng: np.random.Generator) -> np.random.Generator:
-    return check.instance("rng", rng, np.random.Generator, "np.random.default_rng(0)")
+    return domain.instance("rng", rng, np.random.Generator, "np.random.default_rng(0)")
 
 
 @dataclass(frozen=True)
@@ -215,7 +215,7 @@ class GaussianLaw(_Mixture):
     mu: float
 
     def __post_init__(self) -> None:
-        check.keep(self, mu=check.real("mu", self.mu, _SIZES, "1/sigma"))
+        domain.set_fields(self, mu=domain.number("mu", self.mu, _SIZES, "1/sigma"))
 
 
 @dataclass(frozen=True)
@@ -235,10 +235,10 @@ class PoissonLaw(_Mixture):
     direction: Literal["remove", "add"] = "remove"
 
     def __post_init__(self) -> None:
-        check.choice("direction", self.direction, ("remove", "add"))
-        check.keep(self, q=check.real("q", self.q, "(0, 1]", _RATE_ADVICE))
-        check.keep(self, sigma=check.real("sigma", self.sigma, _SIZES, "noise std / sensitivity"))
-        check.keep(self, mu=1 / self.sigma, rate=self.q)
+        domain.one_of("direction", self.direction, ("remove", "add"))
+        domain.set_fields(self, q=domain.number("q", self.q, "(0, 1]", _RATE_ADVICE))
+        domain.set_fields(self, sigma=domain.number("sigma", self.sigma, _SIZES, "noise std / sensitivity"))
+        domain.set_fields(self, mu=1 / self.sigma, rate=self.q)
 
 
 def _mixture_delta(q: float, mu: float, epsilon: np.ndarray) -> np.ndarray:
@@ -276,8 +276,8 @@ class SubsampledLaw(_Mixture):
     mu: float
 
     def __post_init__(self) -> None:
-        check.keep(self, p=check.real("p", self.p, "(0, 1]", _RATE_ADVICE))
-        check.keep(self, mu=check.real("mu", self.mu, _SIZES, "1/sigma"), rate=self.p)
+        domain.set_fields(self, p=domain.number("p", self.p, "(0, 1]", _RATE_ADVICE))
+        domain.set_fields(self, mu=domain.number("mu", self.mu, _SIZES, "1/sigma"), rate=self.p)
 
     @property
     def atom(self) -> float:
@@ -286,7 +286,7 @@ class SubsampledLaw(_Mixture):
 
     def delta(self, epsilon: ArrayLike) -> np.ndarray:
         """Exact δ(ε) of one step, any real ε: p·δ_G(log(1 + (e^ε - 1)/p)) for ε ≥ 0, by symmetry below."""
-        epsilon = check.reals("epsilon", epsilon)
+        epsilon = domain.numbers("epsilon", epsilon)
         size = np.abs(epsilon)
         profile = _mixture_delta(self.p, self.mu, size)
         return np.where(epsilon >= 0, profile, -np.expm1(-size) + np.exp(-size) * profile)
@@ -302,7 +302,7 @@ class SubsampledLaw(_Mixture):
 
     def sample(self, size: int, rng: np.random.Generator) -> np.ndarray:
         """`size` privacy losses under P: a draw of the mixture, folded into the symmetric pair."""
-        size = check.whole("size", size, "[1, 1e9]")
+        size = domain.whole_number("size", size, "[1, 1e9]")
         uniform = _generator(rng).random(size)
         below = float(ndtr(-self.mu / 2))  # mass of φ on t > μ/2, the branch at -L(t)
         above = (1 - self.p) * below + self.p * float(ndtr(self.mu / 2))
@@ -334,8 +334,8 @@ def loss_range(law: Law, tail: float) -> tuple[float, float]:
     >>> round(low, 3), round(high, 3)
     (-2.791, 3.791)
     """
-    reach = float(-ndtri(check.real("tail", tail, "[1e-300, 0.25)") / 2))
-    mu, rate = check.instance("law", law, Law, LAW_EXAMPLE).mu, law.rate
+    reach = float(-ndtri(domain.number("tail", tail, "[1e-300, 0.25)") / 2))
+    mu, rate = domain.instance("law", law, Law, LAW_EXAMPLE).mu, law.rate
     top = max(reach, mu - float(ndtri(min(0.5, tail / (2 * rate)))))
     if law.direction == "add":
         return -law._loss_at(reach), -law._loss_at(-reach)
@@ -351,10 +351,10 @@ def loss_masses(law: Law, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     >>> np.round(p, 6), np.round(q, 6)
     (array([0.308538, 0.691462]), array([0.691462, 0.308538]))
     """
-    edges = check.reals("edges", edges, "[-inf, inf]", "losses in increasing order")
+    edges = domain.numbers("edges", edges, "[-inf, inf]", "losses in increasing order")
     if edges.ndim != 1 or np.any(edges[1:] < edges[:-1]):
         raise ValueError("edges must be a list of losses in increasing order: sort them")
-    check.instance("law", law, Law, LAW_EXAMPLE)
+    domain.instance("law", law, Law, LAW_EXAMPLE)
     if isinstance(law, SubsampledLaw):
         up = _mixture_masses(law.rate, law.mu, np.maximum(edges, 0.0))
         down = _mixture_masses(law.rate, law.mu, np.maximum(-edges[::-1], 0.0))

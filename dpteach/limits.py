@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 from scipy.special import comb, log_ndtr, ndtr
 
-from dpteach import _validate as check
+from dpteach import domain
 from dpteach.guarantees import (
     GaussianGuarantee,
     Guarantee,
@@ -57,7 +57,7 @@ def chi2_plus(mu: float) -> float:
     >>> round(chi2_plus(1.0), 12)
     1.462293643418
     """
-    mu = check.real("mu", mu, "[1e-50, 26]", "e^(mu²) overflows beyond: the limit says nothing there")
+    mu = domain.number("mu", mu, "[1e-50, 26]", "e^(mu²) overflows beyond: the limit says nothing there")
     if mu < 1e-3:  # Taylor series, from e^{mu²} = 1 + mu² + mu⁴/2 and Φ(x) = 1/2 + (x - x³/6)/√(2π): 1e-9 relative
         cubic = (1.5 - (1.5**3 - 3 * 0.5**3) / 6) / math.sqrt(2 * math.pi)
         return mu * mu / 2 + cubic * mu**3 + mu**4 / 4
@@ -74,8 +74,8 @@ def subsampled_clt_mu(p: float, sigma: float, steps: int) -> float:
     >>> round(subsampled_clt_mu(256 / 60000, 1.3, 3516), 4)
     0.2847
     """
-    sigma = check.real("sigma", sigma, _SIGMA, _SIGMA_ADVICE)
-    return _limit_mu(check.real("p", p, "(0, 1]"), steps, 2 * chi2_plus(1 / sigma), sigma)
+    sigma = domain.number("sigma", sigma, _SIGMA, _SIGMA_ADVICE)
+    return _limit_mu(domain.number("p", p, "(0, 1]"), steps, 2 * chi2_plus(1 / sigma), sigma)
 
 
 def poisson_clt_mu(q: float, sigma: float, steps: int) -> float:
@@ -86,12 +86,12 @@ def poisson_clt_mu(q: float, sigma: float, steps: int) -> float:
     >>> round(poisson_clt_mu(256 / 60000, 1.3, 3516), 4)
     0.2273
     """
-    sigma = check.real("sigma", sigma, _SIGMA, _SIGMA_ADVICE)
-    return _limit_mu(check.real("q", q, "(0, 1]"), steps, math.expm1(sigma**-2), sigma)
+    sigma = domain.number("sigma", sigma, _SIGMA, _SIGMA_ADVICE)
+    return _limit_mu(domain.number("q", q, "(0, 1]"), steps, math.expm1(sigma**-2), sigma)
 
 
 def _limit_mu(rate: float, steps: int, variance: float, sigma: float) -> float:
-    mu = rate * math.sqrt(check.whole("steps", steps, "[1, 1e15]") * variance)
+    mu = rate * math.sqrt(domain.whole_number("steps", steps, "[1, 1e15]") * variance)
     if mu > _LARGEST_MU:
         reason = f"sigma = {sigma} makes mu = {mu:.3g}, above {_LARGEST_MU:g}"
         raise ValueError(f"{reason}: the limit says nothing there; use a larger sigma")
@@ -104,13 +104,13 @@ def clt_guarantee(law: Law, steps: int, convention: str = "of the law given") ->
     >>> clt_guarantee(SubsampledLaw(256 / 60000, 1 / 1.3), 3516).kind
     'asymptotic'
     """
-    check.instance("law", law, Law, LAW_EXAMPLE)
+    domain.instance("law", law, Law, LAW_EXAMPLE)
     if isinstance(law, PoissonLaw):
         mu = poisson_clt_mu(law.q, law.sigma, steps)
     elif isinstance(law, SubsampledLaw):
         mu = subsampled_clt_mu(law.p, 1 / law.mu, steps)
     else:
-        mu = law.mu * math.sqrt(check.whole("steps", steps, "[1, 1e15]"))
+        mu = law.mu * math.sqrt(domain.whole_number("steps", steps, "[1, 1e15]"))
     return GaussianGuarantee(mu=mu, name="clt", kind="asymptotic", convention=convention)
 
 
@@ -124,7 +124,7 @@ def functionals(law: Law) -> Functionals:
     >>> " ".join(f"{x:.6g}" for x in found)
     '1.14299e-05 2.28608e-05 3.90682e-07 3.90677e-07'
     """
-    at_zero = check.instance("law", law, Law, LAW_EXAMPLE).nodes(corner=0.0)
+    at_zero = domain.instance("law", law, Law, LAW_EXAMPLE).nodes(corner=0.0)
     weight = np.exp(at_zero.log_p)
     kl = _relative_entropy(at_zero)
     at_kl = law.nodes(corner=kl)
@@ -150,10 +150,10 @@ def central_limit(parts: Sequence[Functionals], steps: int = 1) -> tuple[float, 
     >>> round(central_limit([functionals(GaussianLaw(0.3))], 100)[0], 12)  # G_0.3^{⊗100} = G_3
     3.0
     """
-    steps = check.whole("steps", steps, "[1, 1e15]")
-    parts = check.members("parts", parts, Functionals, "[functionals(law)]")
+    steps = domain.whole_number("steps", steps, "[1, 1e15]")
+    parts = domain.instances("parts", parts, Functionals, "[functionals(law)]")
     variance = steps * sum(part.variance for part in parts)
-    check.real("variance of the loss", variance, "[1e-150, inf)", "kl and κ2 must be positive and finite")
+    domain.number("variance of the loss", variance, "[1e-150, inf)", "kl and κ2 must be positive and finite")
     mu = 2 * steps * sum(part.kl for part in parts) / math.sqrt(variance)
     return mu, 0.56 * steps * sum(part.kappa3_bar for part in parts) / variance**1.5
 
@@ -180,7 +180,7 @@ class BerryEsseenGuarantee(Guarantee):
     gamma: float = field(init=False)
 
     def __post_init__(self) -> None:
-        check.instance("law", self.law, Law, "SubsampledLaw(p, mu)")
+        domain.instance("law", self.law, Law, "SubsampledLaw(p, mu)")
         if isinstance(self.law, PoissonLaw):
             reason = "isn't symmetric, and Theorem 3.4 covers symmetric trade-off functions"
             raise ValueError(f"law = {self.law} {reason}: use fixed-size batches")
@@ -193,25 +193,25 @@ class BerryEsseenGuarantee(Guarantee):
         return float(1 - self.f(0.0))
 
     def f(self, alpha: ArrayLike) -> np.ndarray:
-        shifted = np.minimum(check.reals("alpha", alpha, "[0, 1]") + self.gamma, 1.0)
+        shifted = np.minimum(domain.numbers("alpha", alpha, "[0, 1]") + self.gamma, 1.0)
         return np.maximum(0.0, gaussian_tradeoff(self.mu, shifted) - self.gamma)
 
     def upper(self, alpha: ArrayLike) -> np.ndarray:
         """Theorem 3.4's other half: the true f is at most G_mu(α - γ) + γ, and at most 1 - α."""
-        alpha = check.reals("alpha", alpha, "[0, 1]")
+        alpha = domain.numbers("alpha", alpha, "[0, 1]")
         shifted = np.maximum(alpha - self.gamma, 0.0)
         return np.minimum(1 - alpha, gaussian_tradeoff(self.mu, shifted) + self.gamma)
 
     def delta(self, epsilon: ArrayLike) -> np.ndarray:
         """1 + f*(-e^ε), in closed form: G_mu's slope is -e^ε at α = Φ(-ε/mu - mu/2)."""
-        epsilon = check.reals("epsilon", epsilon, check.EPSILON)
+        epsilon = domain.numbers("epsilon", epsilon, domain.EPSILON)
         touching = ndtr(-epsilon / self.mu - self.mu / 2) > self.gamma
         shift = self.gamma * (1 + np.exp(np.minimum(epsilon, 700.0)))
         tangent = shift + gaussian_delta(self.mu, epsilon)
         return np.minimum(np.where(touching, tangent, self.floor), 1.0)
 
     def epsilon(self, delta: float) -> float | None:
-        delta = check.real("delta", delta, "(0, 1)", "δ is a probability, typically below 1/n")
+        delta = domain.number("delta", delta, "(0, 1)", "δ is a probability, typically below 1/n")
         return None if delta < self.floor else epsilon_from_delta(lambda e: float(self.delta(e)), delta)
 
     def details(self, delta: float) -> dict[str, Any]:
@@ -245,9 +245,9 @@ class EdgeworthGuarantee(Guarantee):
     _series: tuple[tuple[float, float, np.ndarray], ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        steps = check.whole("steps", self.steps, "[1, 1e15]")
-        order = check.whole("order", self.order, "[0, 2]")
-        laws = check.members("laws", self.laws, Law, LAWS_EXAMPLE)
+        steps = domain.whole_number("steps", self.steps, "[1, 1e15]")
+        order = domain.whole_number("order", self.order, "[0, 2]")
+        laws = domain.instances("laws", self.laws, Law, LAWS_EXAMPLE)
         series = tuple(_edgeworth_series(law, steps, order) for law in laws)
         self._keep(laws=laws, steps=steps, order=order, _series=series)
 
@@ -256,11 +256,11 @@ class EdgeworthGuarantee(Guarantee):
         return np.max([_edgeworth_delta(*series, epsilon) for series in self._series], axis=0)
 
     def delta(self, epsilon: ArrayLike) -> np.ndarray:
-        return np.clip(self._profile(check.reals("epsilon", epsilon, check.EPSILON)), 0.0, 1.0)
+        return np.clip(self._profile(domain.numbers("epsilon", epsilon, domain.EPSILON)), 0.0, 1.0)
 
     def epsilon(self, delta: float) -> float | None:
         """The root; None unless the series' δ decreases, from ε = 0 through δ, to a tenth of δ."""
-        delta = check.real("delta", delta, "(0, 1)", "δ is a probability, typically below 1/n")
+        delta = domain.number("delta", delta, "(0, 1)", "δ is a probability, typically below 1/n")
         reach = max(mean + 40 * std for mean, std, _ in self._series)
         grid = np.linspace(0.0, reach, 8001)
         profile = self._profile(grid)
@@ -290,7 +290,7 @@ def _edgeworth_series(law: Law, steps: int, order: int) -> tuple[float, float, n
     weight = np.exp(nodes.log_p)
     mean = float(weight @ nodes.loss)
     second, third, fourth = (float(weight @ (nodes.loss - mean) ** k) for k in (2, 3, 4))
-    check.real("variance of the loss", second, "[1e-100, inf)", "the series divides by it: use another accountant")
+    domain.number("variance of the loss", second, "[1e-100, inf)", "the series divides by it: use another accountant")
     skewness = third / second**1.5 / math.sqrt(steps)
     excess = (fourth / second**2 - 3) / steps
     terms = [1.0, 0.0, 0.0, skewness / 6, excess / 24, 0.0, skewness**2 / 72]

@@ -27,7 +27,7 @@ from numpy.typing import ArrayLike
 from scipy.optimize import minimize_scalar
 from scipy.special import gammaln, log_ndtr, logsumexp
 
-from dpteach import _validate as check
+from dpteach import domain
 from dpteach.guarantees import Guarantee, Kind
 from dpteach.laws import LAW_EXAMPLE, Law, Nodes, PoissonLaw
 
@@ -55,9 +55,9 @@ def log_e2_integer(q: float, sigma: float, lam: int) -> float:
     >>> round(log_e2_integer(0.01, 4.0, 1), 12) == round(math.log1p(1e-4 * math.expm1(1 / 16)), 12)
     True
     """
-    q = check.real("q", q, "(0, 1]")
-    sigma = check.real("sigma", sigma, "[1e-100, 1e100]")
-    a = check.whole("lam", lam, "[1, 1e7]", "log_e2 takes real orders") + 1
+    q = domain.number("q", q, "(0, 1]")
+    sigma = domain.number("sigma", sigma, "[1e-100, 1e100]")
+    a = domain.whole_number("lam", lam, "[1, 1e7]", "log_e2 takes real orders") + 1
     if q == 1:
         return a * (a - 1) / (2 * sigma**2)
     k = np.arange(2, a + 1)
@@ -84,9 +84,9 @@ def log_e2_series(q: float, sigma: float, lam: float, tolerance: float = 1e-13) 
     >>> abs(value - float(log_e2(0.01, 4.0, 2.5))) < 1e-12 and error <= 1e-13
     True
     """
-    q, sigma = check.real("q", q, "(0, 1]"), check.real("sigma", sigma, "[1e-100, 1e100]")
-    a = check.real("lam", lam, "(0, 1e5]", "log_e2 takes larger orders") + 1
-    tolerance = check.real("tolerance", tolerance, "[1e-15, 1)")
+    q, sigma = domain.number("q", q, "(0, 1]"), domain.number("sigma", sigma, "[1e-100, 1e100]")
+    a = domain.number("lam", lam, "(0, 1e5]", "log_e2 takes larger orders") + 1
+    tolerance = domain.number("tolerance", tolerance, "[1e-15, 1)")
     if q == 1:
         return a * (a - 1) / (2 * sigma**2), 0.0
     log_q, log_1q = math.log(q), math.log1p(-q)
@@ -120,10 +120,10 @@ def log_moment(law: Law, lam: ArrayLike) -> np.ndarray:
     >>> round(float(log_moment(GaussianLaw(0.5), 3.0)), 12)  # λ(λ+1)μ²/2
     1.5
     """
-    lam = check.reals("lam", lam, "(0, 1e8]", "λ is the order of the moment")
+    lam = domain.numbers("lam", lam, "(0, 1e8]", "λ is the order of the moment")
     orders = lam.ravel()
     result = np.empty(orders.size)
-    nodes = check.instance("law", law, Law, LAW_EXAMPLE).nodes(float(orders.max()) + 1)
+    nodes = domain.instance("law", law, Law, LAW_EXAMPLE).nodes(float(orders.max()) + 1)
     rows = max(1, _CHUNK // nodes.loss.size)
     for start in range(0, orders.size, rows):
         result[start : start + rows] = _log_moments(nodes, orders[start : start + rows])
@@ -191,8 +191,8 @@ def tail_bound_epsilon(alpha: ArrayLike, lam: ArrayLike, delta: float) -> np.nda
     >>> float(tail_bound_epsilon(1.0, 2.0, math.exp(-3)))
     2.0
     """
-    delta = check.real("delta", delta, "(0, 1)")
-    alpha, lam = check.reals("alpha", alpha, "[0, 1e200]"), check.reals("lam", lam, _LAM)
+    delta = domain.number("delta", delta, "(0, 1)")
+    alpha, lam = domain.numbers("alpha", alpha, "[0, 1e200]"), domain.numbers("lam", lam, _LAM)
     return (alpha - math.log(delta)) / lam
 
 
@@ -202,8 +202,8 @@ def tail_bound_delta(alpha: ArrayLike, lam: ArrayLike, epsilon: float) -> np.nda
     >>> round(float(tail_bound_delta(1.0, 2.0, 2.0)), 6) == round(math.exp(-3), 6)
     True
     """
-    epsilon = check.real("epsilon", epsilon, check.EPSILON)
-    alpha, lam = check.reals("alpha", alpha, "[0, 1e200]"), check.reals("lam", lam, _LAM)
+    epsilon = domain.number("epsilon", epsilon, domain.EPSILON)
+    alpha, lam = domain.numbers("alpha", alpha, "[0, 1e200]"), domain.numbers("lam", lam, _LAM)
     return np.exp(np.minimum(alpha - lam * epsilon, 0.0))
 
 
@@ -214,7 +214,7 @@ def renyi_divergence(law: Law, order: ArrayLike) -> np.ndarray:
     >>> round(float(renyi_divergence(GaussianLaw(1.0), 3.0)), 12)
     1.5
     """
-    order = check.reals("order", order, "(1, 1e8]")
+    order = domain.numbers("order", order, "(1, 1e8]")
     return log_moment(law, order - 1) / (order - 1)
 
 
@@ -226,8 +226,8 @@ def renyi_epsilon(alpha: ArrayLike, lam: ArrayLike, delta: float) -> np.ndarray:
     >>> bool(renyi_epsilon(1.0, 2.0, 1e-5) < tail_bound_epsilon(1.0, 2.0, 1e-5))
     True
     """
-    delta = check.real("delta", delta, "(0, 1)")
-    alpha, lam = check.reals("alpha", alpha, "[0, 1e200]"), check.reals("lam", lam, _LAM)
+    delta = domain.number("delta", delta, "(0, 1)")
+    alpha, lam = domain.numbers("alpha", alpha, "[0, 1e200]"), domain.numbers("lam", lam, _LAM)
     return np.maximum(0.0, (alpha - math.log(delta) - _renyi_gain(lam)) / lam)
 
 
@@ -239,8 +239,8 @@ def renyi_delta(alpha: ArrayLike, lam: ArrayLike, epsilon: float) -> np.ndarray:
     >>> bool(renyi_delta(1.0, 2.0, 2.0) < tail_bound_delta(1.0, 2.0, 2.0))
     True
     """
-    epsilon = check.real("epsilon", epsilon, check.EPSILON)
-    alpha, lam = check.reals("alpha", alpha, "[0, 1e200]"), check.reals("lam", lam, _LAM)
+    epsilon = domain.number("epsilon", epsilon, domain.EPSILON)
+    alpha, lam = domain.numbers("alpha", alpha, "[0, 1e200]"), domain.numbers("lam", lam, _LAM)
     return np.exp(np.minimum(alpha - lam * epsilon - _renyi_gain(lam), 0.0))
 
 
@@ -274,22 +274,22 @@ class MomentsGuarantee(Guarantee):
     convention: str = "of the law given"
 
     def __post_init__(self) -> None:
-        check.instance("law", self.law, Law, LAW_EXAMPLE)
-        self._keep(steps=check.whole("steps", self.steps, "[1, 1e15]"))
-        check.choice("orders", self.orders, ORDERS)
-        check.choice("conversion", self.conversion, tuple(_CONVERSIONS))
+        domain.instance("law", self.law, Law, LAW_EXAMPLE)
+        self._keep(steps=domain.whole_number("steps", self.steps, "[1, 1e15]"))
+        domain.one_of("orders", self.orders, ORDERS)
+        domain.one_of("conversion", self.conversion, tuple(_CONVERSIONS))
 
     def alpha(self, lam: float) -> float:
         """Log moment of the whole run: T·α(λ), by Theorem 2.1."""
         law = self.law
-        lam = lam if type(lam) is int else check.real("lam", lam, _LAM)
+        lam = lam if type(lam) is int else domain.number("lam", lam, _LAM)
         if isinstance(law, PoissonLaw) and law.direction == "remove" and isinstance(lam, int) and lam < _LONG_SUM:
             return self.steps * log_e2_integer(law.q, law.sigma, lam)
         return self.steps * float(log_moment(law, lam))
 
     def best(self, delta: float) -> tuple[float, float]:
         """Least ε over the orders at δ, and the λ that gives it."""
-        check.real("delta", delta, "(0, 1)", "δ is a probability; typical values are below 1/n")
+        domain.number("delta", delta, "(0, 1)", "δ is a probability; typical values are below 1/n")
         convert = _CONVERSIONS[self.conversion][0]
         lam = _best_order(lambda x: float(convert(self.alpha(x), x, delta)), self.orders)
         return float(convert(self.alpha(lam), lam, delta)), lam
@@ -298,7 +298,7 @@ class MomentsGuarantee(Guarantee):
         return self.best(delta)[0]
 
     def delta(self, epsilon: float) -> float:
-        epsilon = check.real("epsilon", epsilon, check.EPSILON)
+        epsilon = domain.number("epsilon", epsilon, domain.EPSILON)
         convert = _CONVERSIONS[self.conversion][1]
         gain = _renyi_gain if self.conversion == "renyi" else np.zeros_like
         # The search compares log δ: δ itself may underflow, or be cut at 1, at most orders.

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from dpteach import _validate as check
+from dpteach import domain
 from dpteach.accountants import Unavailable, account, epsilon_or_reason, summary
 from dpteach.calibration import safe_root
 from dpteach.guarantees import GaussianGuarantee, Guarantee, f_epsilon_delta
@@ -37,7 +37,7 @@ def rounded_up(epsilon: float, digits: int = 3) -> str:
     >>> rounded_up(1.0671), rounded_up(0.86467), rounded_up(2.0)
     ('1.07', '0.865', '2')
     """
-    epsilon, digits = check.real("epsilon", epsilon, "[0, inf)"), check.whole("digits", digits, "[1, 100]")
+    epsilon, digits = domain.number("epsilon", epsilon, "[0, inf)"), domain.whole_number("digits", digits, "[1, 100]")
     return f"{Context(prec=digits, rounding=ROUND_CEILING).create_decimal_from_float(epsilon).normalize():f}"
 
 
@@ -51,8 +51,8 @@ def group_epsilon(guarantee: Guarantee | Unavailable, records: int, delta: float
     >>> round(group_epsilon(GaussianGuarantee(mu=0.5), 2, 1e-5), 5)  # 1-GDP
     4.37718
     """
-    records = check.whole("records", records, "[1, 1e6]", "it's the largest number of records of one unit")
-    delta = check.real("delta", delta, check.DELTA)
+    records = domain.whole_number("records", records, "[1, 1e6]", "it's the largest number of records of one unit")
+    delta = domain.number("delta", delta, domain.DELTA)
     if isinstance(guarantee, GaussianGuarantee):
         return GaussianGuarantee(mu=records * guarantee.mu).epsilon(delta)
     if records == 1:
@@ -98,10 +98,10 @@ def statement(
     >>> found["quoted"]["name"], found["quoted"]["at_most"]
     ('tensor-power', '0.865')
     """
-    unit = check.text("unit", unit, 40)
-    k = check.whole("records_per_unit", records_per_unit, "[1, 1e6]")
-    check.that("records_per_unit", k, k == 1 or unit != "record", "1 for a record", "name whose they are: unit 'user'")
-    tuning_runs = None if tuning_runs is None else check.whole("tuning_runs", tuning_runs, "[0, 1e6]")
+    unit = domain.text("unit", unit, 40)
+    k = domain.whole_number("records_per_unit", records_per_unit, "[1, 1e6]")
+    domain.require("records_per_unit", k, k == 1 or unit != "record", "1 for a record", "name whose they are: unit 'user'")
+    tuning_runs = None if tuning_runs is None else domain.whole_number("tuning_runs", tuning_runs, "[0, 1e6]")
     others = tuning_runs or 0
     facts = summary(run, relation, delta, orders)
     rows = facts["guarantees"]
@@ -226,7 +226,7 @@ def _show(value: Any) -> str:
 
 def _blocks(facts: dict[str, Any]) -> list[tuple[str, Any]]:
     """The page as (kind, content): 'h1', 'h2', 'p', 'ul', 'table' (first row: heads) and 'svg'."""
-    check.that("facts", facts, isinstance(facts, dict) and "sentence" in facts, "what `statement` returns")
+    domain.require("facts", facts, isinstance(facts, dict) and "sentence" in facts, "what `statement` returns")
     delta, n, sigma = facts["delta"], facts["n"], facts["sigma"]
     others = "not counted" if facts["tuning_runs"] is None else _show(facts["tuning_runs"])
     why = f"; 1/n = {1 / n:.3g}, so n·delta = {n * delta:.2g}" if n else "; n isn't known"
@@ -318,4 +318,4 @@ def _svg(curve: dict[str, Any]) -> str:
 
 
 def _template(name: str) -> Template:
-    return Template((files("dpteach") / "data" / name).read_text("utf-8"))
+    return Template((files("dpteach") / "templates" / name).read_text("utf-8"))

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Literal
 
-from dpteach import _validate as check
+from dpteach import domain
 from dpteach.laws import Law, PoissonLaw, SubsampledLaw
 
 __all__ = ["RELATIONS", "SAMPLINGS", "NoisySGD", "Relation", "Sampling", "steps_for_epochs"]
@@ -53,8 +53,8 @@ def steps_for_epochs(n: int, batch_size: int, epochs: float) -> int:
     >>> steps_for_epochs(60000, 100, 0.1)
     60
     """
-    n, batch_size = check.whole("n", n, "[1, inf)"), check.whole("batch_size", batch_size, "[1, inf)")
-    epochs = check.real("epochs", epochs, "(0, inf)")
+    n, batch_size = domain.whole_number("n", n, "[1, inf)"), domain.whole_number("batch_size", batch_size, "[1, inf)")
+    epochs = domain.number("epochs", epochs, "(0, inf)")
     return math.ceil(Fraction(repr(epochs)) * n / batch_size)
 
 
@@ -91,34 +91,34 @@ class NoisySGD:
     sampling_rate: float = _FOLLOWS
 
     def __post_init__(self) -> None:
-        check.choice("sampling", self.sampling, SAMPLINGS, _SHUFFLING)
-        noise = check.real("noise_multiplier", self.noise_multiplier, _SIGMA, "it's in units of the clipping norm")
-        clip_norm = check.real("clip_norm", self.clip_norm, _SIGMA, "the clipping norm C")
-        check.keep(self, noise_multiplier=noise, clip_norm=clip_norm)
-        check.keep(self, sampling_rate=self._checked_rate())
-        check.keep(self, steps=self._checked_steps())
+        domain.one_of("sampling", self.sampling, SAMPLINGS, _SHUFFLING)
+        noise = domain.number("noise_multiplier", self.noise_multiplier, _SIGMA, "it's in units of the clipping norm")
+        clip_norm = domain.number("clip_norm", self.clip_norm, _SIGMA, "the clipping norm C")
+        domain.set_fields(self, noise_multiplier=noise, clip_norm=clip_norm)
+        domain.set_fields(self, sampling_rate=self._checked_rate())
+        domain.set_fields(self, steps=self._checked_steps())
 
     def _checked_rate(self) -> float:
         if self.n is None and self.batch_size is None:
-            return check.real("sampling_rate", self.sampling_rate, "(0, 1]", "or give n and batch_size")
-        n = check.whole("n", self.n, "[1, inf)", "give n and batch_size together")
-        m = check.whole("batch_size", self.batch_size, f"[1, {n}]", "give n and batch_size together")
-        check.keep(self, n=n, batch_size=m)
-        if self.sampling_rate is not None and check.real("sampling_rate", self.sampling_rate) != m / n:
+            return domain.number("sampling_rate", self.sampling_rate, "(0, 1]", "or give n and batch_size")
+        n = domain.whole_number("n", self.n, "[1, inf)", "give n and batch_size together")
+        m = domain.whole_number("batch_size", self.batch_size, f"[1, {n}]", "give n and batch_size together")
+        domain.set_fields(self, n=n, batch_size=m)
+        if self.sampling_rate is not None and domain.number("sampling_rate", self.sampling_rate) != m / n:
             contradiction = f"sampling_rate = {self.sampling_rate} contradicts batch_size/n = {m / n}"
             raise ValueError(f"{contradiction}: leave sampling_rate out")
         return m / n
 
     def _checked_steps(self) -> int:
         if self.epochs is None:
-            return check.whole("steps", self.steps, "[1, 1e15]", "give steps, or n, batch_size and epochs")
-        epochs = check.real("epochs", self.epochs, "(0, inf)")
+            return domain.whole_number("steps", self.steps, "[1, 1e15]", "give steps, or n, batch_size and epochs")
+        epochs = domain.number("epochs", self.epochs, "(0, inf)")
         if self.n is None:
             raise ValueError(f"epochs = {epochs:g} has no meaning without n and batch_size: give steps instead")
         steps = steps_for_epochs(self.n, self.batch_size or 0, epochs)
-        if self.steps is not None and check.whole("steps", self.steps) != steps:
+        if self.steps is not None and domain.whole_number("steps", self.steps) != steps:
             raise ValueError(f"steps = {self.steps} contradicts epochs = {epochs:g} (T = {steps}): give one of them")
-        return check.whole("steps", steps, "[1, 1e15]", "choose fewer epochs")
+        return domain.whole_number("steps", steps, "[1, 1e15]", "choose fewer epochs")
 
     @classmethod
     def at_rate(cls, q: float, *, steps: int, noise_multiplier: float, sampling: Sampling = "poisson") -> NoisySGD:
@@ -136,7 +136,7 @@ class NoisySGD:
         >>> NoisySGD.abadi16(sampling_rate=0.01, sigma=4.0, steps=10000).sigma("add-remove")
         4.0
         """
-        return cls(noise_multiplier=check.real("sigma", sigma, _SIGMA), sampling="poisson", **facts)
+        return cls(noise_multiplier=domain.number("sigma", sigma, _SIGMA), sampling="poisson", **facts)
 
     @classmethod
     def drs22(cls, *, sigma: float, **facts: Any) -> NoisySGD:
@@ -146,7 +146,7 @@ class NoisySGD:
         >>> run.noise_multiplier, run.sigma("replace-one")
         (2.6, 1.3)
         """
-        return cls(noise_multiplier=2 * check.real("sigma", sigma, _SIGMA), sampling="fixed-size", **facts)
+        return cls(noise_multiplier=2 * domain.number("sigma", sigma, _SIGMA), sampling="fixed-size", **facts)
 
     def but(self, **changes: Any) -> NoisySGD:
         """The same run with other values of some fields, and what follows from them computed anew.
@@ -176,7 +176,7 @@ class NoisySGD:
         >>> run.sigma("add-remove"), run.sigma("replace-one")
         (4.0, 2.0)
         """
-        return self.noise_multiplier / _SENSITIVITY[check.choice("relation", relation, RELATIONS)]
+        return self.noise_multiplier / _SENSITIVITY[domain.one_of("relation", relation, RELATIONS)]
 
     def laws(self, relation: Relation) -> tuple[Law, ...]:
         """One-step privacy-loss laws whose worst T-fold composition bounds the run under `relation`.

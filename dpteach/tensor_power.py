@@ -19,10 +19,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 
-from dpteach import _validate as check
+from dpteach import domain
 from dpteach.guarantees import Guarantee, Kind, epsilon_from_delta, gaussian_tradeoff
-from dpteach.lattice import Lattice, Side, convolve, discretise, power, regrid, tails
 from dpteach.laws import LAW_EXAMPLE, LAWS_EXAMPLE, GaussianLaw, Law, loss_range
+from dpteach.numerics.lattice import Lattice, Side, convolve, discretise, power, regrid, tails
 
 __all__ = ["Profile", "TensorPower", "compose"]
 
@@ -148,9 +148,9 @@ def compose(law: Law, steps: int, tilt: float, tail: float, resolution: float, s
     >>> round(deviation / 24 / 10, 3)  # √100 times one step's deviation, which 24 lattice points make
     1.0
     """
-    check.instance("law", law, Law, LAW_EXAMPLE)
-    steps, tilt = check.whole("steps", steps, "[1, 1e9]"), check.real("tilt", tilt, "[0, 1e10]")
-    resolution = check.real("resolution", resolution, "[1e-3, 1e5]", "points in a standard deviation")
+    domain.instance("law", law, Law, LAW_EXAMPLE)
+    steps, tilt = domain.whole_number("steps", steps, "[1, 1e9]"), domain.number("tilt", tilt, "[0, 1e10]")
+    resolution = domain.number("resolution", resolution, "[1e-3, 1e5]", "points in a standard deviation")
     low, high, step = _grid(law, tilt, tail, resolution)
     one = discretise(law, step, tilt, low, high, side)
     if 18 * resolution * math.sqrt(steps) <= _ONE_STAGE:
@@ -172,8 +172,8 @@ def _closed_form(law: Law, steps: int) -> Law | None:
 @lru_cache(maxsize=64)
 def _bracket(law: Law, steps: int, tilt: float, tail: float, resolution: float) -> tuple[Profile, Profile]:
     advice = "the tensor power is computed in this range only"
-    check.real("sigma", 1 / law.mu, "[0.05, inf)", advice)
-    check.real("sampling rate / sigma", law.rate * law.mu, "[1e-15, inf)", advice)
+    domain.number("sigma", 1 / law.mu, "[0.05, inf)", advice)
+    domain.number("sampling rate / sigma", law.rate * law.mu, "[1e-15, inf)", advice)
     lower, upper = (_profile(compose(law, steps, tilt, tail, resolution, side), side) for side in ("lower", "upper"))
     return lower, upper
 
@@ -242,9 +242,9 @@ class TensorPower(Guarantee):
     convention: str = "of the laws given"
 
     def __post_init__(self) -> None:
-        self._keep(laws=check.members("laws", self.laws, Law, LAWS_EXAMPLE))
+        self._keep(laws=domain.instances("laws", self.laws, Law, LAWS_EXAMPLE))
         advice = "the bracket is computed for at most 1e9 steps"
-        self._keep(steps=check.whole("steps", self.steps, "[1, 1e9]", advice))
+        self._keep(steps=domain.whole_number("steps", self.steps, "[1, 1e9]", advice))
 
     def _one_epsilon(self, law: Law, delta: float) -> tuple[float, float]:
         known = _closed_form(law, self.steps)
@@ -254,18 +254,18 @@ class TensorPower(Guarantee):
         return exact, exact
 
     def epsilon(self, delta: float) -> tuple[float, float]:
-        delta = check.real("delta", delta, f"({_SMALLEST_DELTA:g}, 1)", "δ is typically below 1/n")
+        delta = domain.number("delta", delta, f"({_SMALLEST_DELTA:g}, 1)", "δ is typically below 1/n")
         low, high = zip(*(self._one_epsilon(law, delta) for law in self.laws), strict=True)
         return max(low), max(high)
 
     def details(self, delta: float) -> dict[str, Any]:
         if len(self.laws) == 1:
             return {}
-        delta = check.real("delta", delta, f"({_SMALLEST_DELTA:g}, 1)")
+        delta = domain.number("delta", delta, f"({_SMALLEST_DELTA:g}, 1)")
         return {"directions": {law.direction: list(self._one_epsilon(law, delta)) for law in self.laws}}
 
     def delta(self, epsilon: float) -> tuple[float, float]:
-        epsilon = check.real("epsilon", epsilon, check.EPSILON)
+        epsilon = domain.number("epsilon", epsilon, domain.EPSILON)
         low, high = zip(*(self._one_delta(law, epsilon) for law in self.laws), strict=True)
         return max(low), max(high)
 
@@ -288,7 +288,7 @@ class TensorPower(Guarantee):
         return min(low, high), high
 
     def f(self, alpha: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-        alpha = check.reals("alpha", alpha, "[0, 1]")
+        alpha = domain.numbers("alpha", alpha, "[0, 1]")
         curves = [self._one_f(law, alpha) for law in self.laws]
         return np.min([c[0] for c in curves], axis=0), np.min([c[1] for c in curves], axis=0)
 

@@ -33,7 +33,7 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtr
 from scipy.stats import binom
 
-from dpteach import _validate as check
+from dpteach import domain
 from dpteach.guarantees import epsilon_from_delta, f_epsilon_delta, gaussian_tradeoff
 
 __all__ = ["SIDES", "Functionals", "Side", "TradeOff", "distance", "subsampled_epsilon_delta", "subsampled_gaussian"]
@@ -88,11 +88,11 @@ class TradeOff:
     q: np.ndarray
 
     def __post_init__(self) -> None:
-        p, q = check.reals("p", self.p, "[0, inf)"), check.reals("q", self.q, "[0, inf)")
-        check.same_shape(p=p, q=q)
+        p, q = domain.numbers("p", self.p, "[0, inf)"), domain.numbers("q", self.q, "[0, inf)")
+        domain.same_shape(p=p, q=q)
         p, q = p.ravel(), q.ravel()
         for name, total in (("p", p.sum()), ("q", q.sum())):
-            check.real(f"sum of {name}", total, "[0.999999999, 1.000000001]", "give probabilities")
+            domain.number(f"sum of {name}", total, "[0.999999999, 1.000000001]", "give probabilities")
         p, q = _merged(p / p.sum(), q / q.sum())
         object.__setattr__(self, "p", p)
         object.__setattr__(self, "q", q)
@@ -115,9 +115,9 @@ class TradeOff:
         >>> distance(twice, TradeOff.randomised_response(1.0, 2)) < 1e-15
         True
         """
-        epsilon = check.real("epsilon", epsilon, "[0, 700]")
-        steps = check.whole("steps", steps, "[1, 1e6]")
-        delta = check.real("delta", delta, "[0, 1]")
+        epsilon = domain.number("epsilon", epsilon, "[0, 700]")
+        steps = domain.whole_number("steps", steps, "[1, 1e6]")
+        delta = domain.number("delta", delta, "[0, 1]")
         truths = np.arange(steps + 1)
         broken = 1.0 if delta == 1 else -math.expm1(steps * math.log1p(-delta))
         lie = 1 / (1 + math.exp(epsilon))
@@ -132,12 +132,12 @@ class TradeOff:
         >>> distance(below, above) < 4e-5
         True
         """
-        mu = check.real("mu", mu, "[0, 25]", "beyond, f is 0 but for one part in 1e30")
-        points = check.whole("points", points, "[3, 1e5]")
+        mu = domain.number("mu", mu, "[0, 25]", "beyond, f is 0 but for one part in 1e30")
+        points = domain.whole_number("points", points, "[3, 1e5]")
         edges = np.concatenate([[-np.inf], np.linspace(-8.5, 8.5 + mu, points - 1), [np.inf]])
         p = _cell_mass(edges)
         q = _cell_mass(edges - mu)
-        if check.choice("side", side, SIDES) == "below":
+        if domain.one_of("side", side, SIDES) == "below":
             with np.errstate(divide="ignore"):
                 loss = np.log(q) - np.log(p)
             ends = mu * edges - mu * mu / 2 if mu else np.zeros_like(edges)
@@ -153,8 +153,8 @@ class TradeOff:
         >>> round(float(TradeOff.from_points([0.2, 0.5], [0.4, 0.45])(0.6)), 12)
         0.2
         """
-        alpha, beta = check.reals("alpha", alpha, "[0, 1]"), check.reals("beta", beta, "[0, 1]")
-        check.same_shape(alpha=alpha, beta=beta)
+        alpha, beta = domain.numbers("alpha", alpha, "[0, 1]"), domain.numbers("beta", beta, "[0, 1]")
+        domain.same_shape(alpha=alpha, beta=beta)
         x, y = _lower_hull(np.append(alpha, [0.0, 1.0]), np.append(beta, [1.0, 0.0]))
         return cls(np.diff(x), -np.diff(y))
 
@@ -176,7 +176,7 @@ class TradeOff:
     def __call__(self, alpha: ArrayLike) -> np.ndarray:
         """f(alpha), any shape."""
         first = int(self.p[0] == 0)  # f(0) is the lowest point of a vertical edge
-        alpha = check.reals("alpha", alpha, "[0, 1]")
+        alpha = domain.numbers("alpha", alpha, "[0, 1]")
         return np.interp(alpha, self.alpha[first:], self.beta[first:])
 
     f = __call__
@@ -187,7 +187,7 @@ class TradeOff:
         >>> abs(float(TradeOff.epsilon_delta(1.0).conjugate(-1.0)) + 1 - math.tanh(0.5)) < 1e-15
         True
         """
-        y = check.reals("y", y)
+        y = domain.numbers("y", y)
         return np.max(y[..., None] * self.alpha - self.beta, axis=-1)
 
     def delta(self, epsilon: ArrayLike) -> np.ndarray:
@@ -196,7 +196,7 @@ class TradeOff:
         >>> round(float(TradeOff.epsilon_delta(1.0, 0.1).delta(1.0)), 12)
         0.1
         """
-        epsilon = check.reals("epsilon", epsilon)[..., None]
+        epsilon = domain.numbers("epsilon", epsilon)[..., None]
         excess = np.where(np.isinf(self.loss), -np.inf, epsilon - np.nan_to_num(self.loss, posinf=0, neginf=0))
         share = -np.expm1(np.minimum(excess, 0.0))
         return np.sum(np.where(self.loss > -np.inf, self.q, 0.0) * share, axis=-1)
@@ -215,7 +215,7 @@ class TradeOff:
 
     def is_symmetric(self, tolerance: float = 1e-9) -> bool:
         """Whether f and f⁻¹ differ by at most `tolerance`."""
-        return distance(self, self.inverse()) <= check.real("tolerance", tolerance, "[0, inf)")
+        return distance(self, self.inverse()) <= domain.number("tolerance", tolerance, "[0, inf)")
 
     def mixed(self, rate: float) -> TradeOff:
         """f_p = p f + (1-p) Id = T(P, (1-p)P + pQ), p = `rate` in [0, 1] (DRS22, section 4).
@@ -223,7 +223,7 @@ class TradeOff:
         >>> distance(TradeOff.epsilon_delta(1.0).mixed(0.0), TradeOff([1.0], [1.0]))
         0.0
         """
-        rate = check.real("rate", rate, "[0, 1]", _RATE)
+        rate = domain.number("rate", rate, "[0, 1]", _RATE)
         return TradeOff(self.p, rate * self.q + (1 - rate) * self.p)
 
     def subsample(self, rate: float) -> TradeOff:
@@ -250,7 +250,7 @@ class TradeOff:
 
     def __matmul__(self, other: TradeOff) -> TradeOff:
         """f⊗g = T(P×P', Q×Q'), every pair of outcomes kept (DRS22, Definition 3.1)."""
-        size = self.p.size * check.instance("g", other, TradeOff, _EXAMPLE).p.size
+        size = self.p.size * domain.instance("g", other, TradeOff, _EXAMPLE).p.size
         if size > _LARGEST:
             raise ValueError(f"f⊗g would have {size} outcomes (at most {_LARGEST}): coarsen f and g first")
         return TradeOff(np.outer(self.p, other.p).ravel(), np.outer(self.q, other.q).ravel())
@@ -263,8 +263,8 @@ class TradeOff:
         >>> coarse.p.size <= 202, bool(np.all(coarse(fine.alpha) <= fine(fine.alpha) + 1e-14))
         (True, True)
         """
-        points = check.whole("points", points, "[10, 1e4]")
-        check.choice("side", side, SIDES)
+        points = domain.whole_number("points", points, "[10, 1e4]")
+        domain.one_of("side", side, SIDES)
         if self.p.size <= points:
             return self
         inner = np.isfinite(self.loss)
@@ -285,7 +285,7 @@ class TradeOff:
         >>> distance(rr.power(100), TradeOff.randomised_response(0.1, 100)) < 1e-12
         True
         """
-        steps = check.whole("steps", steps, "[1, 1e6]")
+        steps = domain.whole_number("steps", steps, "[1, 1e6]")
         square, result = self.coarsen(points, side), TradeOff(np.ones(1), np.ones(1))
         while steps:
             if steps & 1:
@@ -318,7 +318,7 @@ def distance(f: TradeOff, g: TradeOff) -> float:
     >>> round(distance(TradeOff.epsilon_delta(0.0), TradeOff.epsilon_delta(0.0, 0.25)), 12)
     0.25
     """
-    f, g = check.members("f, g", (f, g), TradeOff, _EXAMPLE)
+    f, g = domain.instances("f, g", (f, g), TradeOff, _EXAMPLE)
     alpha = np.union1d(f.alpha, g.alpha)
     return float(np.max(np.abs(f(alpha) - g(alpha))))
 
@@ -332,9 +332,9 @@ def subsampled_epsilon_delta(rate: float, epsilon: float, delta: float, alpha: A
     >>> float(subsampled_epsilon_delta(0.0, 1.0, 0.0, 0.3)) == 0.7
     True
     """
-    rate = check.real("rate", rate, "[0, 1]", _RATE)
-    epsilon = check.real("epsilon", epsilon, "[0, 700]")
-    delta, alpha = check.real("delta", delta, "[0, 1]"), check.reals("alpha", alpha, "[0, 1]")
+    rate = domain.number("rate", rate, "[0, 1]", _RATE)
+    epsilon = domain.number("epsilon", epsilon, "[0, 700]")
+    delta, alpha = domain.number("delta", delta, "[0, 1]"), domain.numbers("alpha", alpha, "[0, 1]")
     amplified = math.log1p(rate * math.expm1(epsilon))
     segment = 1 - rate * (delta + (1 - delta) * math.tanh(epsilon / 2)) - alpha
     return np.maximum(f_epsilon_delta(amplified, rate * delta, alpha), segment)
@@ -349,8 +349,8 @@ def subsampled_gaussian(rate: float, mu: float, alpha: ArrayLike) -> np.ndarray:
     >>> float(subsampled_gaussian(1.0, 1.0, 0.05) - gaussian_tradeoff(1.0, 0.05)) == 0
     True
     """
-    rate = check.real("rate", rate, "[0, 1]", _RATE)
-    mu, alpha = check.real("mu", mu, "[0, 1e50]"), check.reals("alpha", alpha, "[0, 1]")
+    rate = domain.number("rate", rate, "[0, 1]", _RATE)
+    mu, alpha = domain.number("mu", mu, "[0, 1e50]"), domain.numbers("alpha", alpha, "[0, 1]")
     left = rate * gaussian_tradeoff(mu, alpha) + (1 - rate) * (1 - alpha)
     corner = float(ndtr(-mu / 2))
     top = rate * corner + (1 - rate) * (1 - corner)

@@ -57,8 +57,8 @@ def lab(chapter):
     """The chapter's attacks on the real step, ready to call."""
     from dataclasses import replace
 
-    from dpteach import sampling
     from dpteach.laws import mixture_loss
+    from dpteach.training import sampling
 
     names = ["linear_loss", "blocks", "observe", "likelihood_ratio", "spread", "replaced_blocks", "pair_score",
              "half_the_noise", "no_clipping", "noise_reused", "drawn_size_divisor"]  # fmt: skip

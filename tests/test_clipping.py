@@ -14,8 +14,8 @@ from torch import nn
 from torch.nn.utils import prune
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from dpteach.clipping import check_model, clipped_sum, trainable
-from dpteach.mnist import tutorial_cnn
+from dpteach.training.clipping import check_model, clipped_sum, trainable
+from dpteach.training.mnist import tutorial_cnn
 
 FAST = ("vmap", "fast")
 ALL = ("naive", "vmap", "fast")

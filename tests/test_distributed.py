@@ -17,9 +17,9 @@ from scipy import stats
 from torch import nn
 
 from dpteach import training
-from dpteach.distributed import launch, main, part, train_distributed
 from dpteach.run import NoisySGD
 from dpteach.training import train
+from dpteach.training.distributed import launch, main, part, train_distributed
 
 DTYPES = {"float64": 1e-10, "float32": 1e-5}
 SHARDS = {"none": None, "equal": (0, 14, 27, 40), "unequal": (0, 3, 4, 40), "one empty": (0, 25, 25, 40)}
@@ -55,8 +55,8 @@ def compared(rank, size, source, facts, dtypes, shards):
     """θ after training, for each precision, sampler and division of the records."""
     import torch
 
-    from dpteach.distributed import train_distributed
     from dpteach.run import NoisySGD
+    from dpteach.training.distributed import train_distributed
 
     exec(source, globals())
 
@@ -154,8 +154,8 @@ def several_questions(rank, size, source, facts):
     import torch
     import torch.nn.functional as F
 
-    from dpteach.distributed import LostRank, distributed_step, train_distributed
     from dpteach.run import NoisySGD
+    from dpteach.training.distributed import LostRank, distributed_step, train_distributed
 
     exec(source, globals())
 
@@ -246,8 +246,8 @@ def losing(rank, size, how, facts, source):
     import torch
     import torch.nn.functional as F
 
-    from dpteach.distributed import LostRank, distributed_step
     from dpteach.run import NoisySGD
+    from dpteach.training.distributed import LostRank, distributed_step
 
     exec(source, globals())
 
@@ -359,7 +359,7 @@ def test_all_failed_ranks_are_reported_and_those_that_only_lost_a_connection_las
 def test_torchrun_trains_the_recorded_run(folder_with_spaces):
     """As typed in the documentation, in a folder with spaces; the result is chapter 15's, on one process."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    done = subprocess.run([*command, "-m", "dpteach.distributed", "5"], cwd=folder_with_spaces, text=True,
+    done = subprocess.run([*command, "-m", "dpteach.training.distributed", "5"], cwd=folder_with_spaces, text=True,
                           capture_output=True, timeout=120, env=os.environ | {"TMPDIR": str(folder_with_spaces)})
     assert done.returncode == 0, done.stderr
     shown = json.loads(done.stdout)

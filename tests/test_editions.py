@@ -307,7 +307,7 @@ def test_the_zip_holds_what_a_student_needs(tmp_path, monkeypatch):
         names = set(archive.namelist())
         wanted = archive.read("noisy-sgd/requirements.txt").decode().split()
     assert {"noisy-sgd/notebooks/01-a.ipynb", "noisy-sgd/README.md", "noisy-sgd/pyproject.toml", "noisy-sgd/LICENSE",
-            "noisy-sgd/dpteach/__init__.py", "noisy-sgd/dpteach/exercises.py"} <= names
+            "noisy-sgd/dpteach/__init__.py", "noisy-sgd/dpteach/classroom/exercises.py"} <= names
     assert not any("__pycache__" in name or "tests/" in name for name in names)
     pins = (ROOT / "constraints.txt").read_text().split()
     assert set(wanted) - {"."} <= set(pins) and any(pin.startswith("jupyterlab==") for pin in wanted)

@@ -13,7 +13,7 @@ from frame import chapters
 from outputs import convert
 from student import strip_code, student_notebook
 
-from dpteach.exercises import ExerciseFailed, check
+from dpteach.classroom.exercises import ExerciseFailed, check
 
 INPUTS = [(0.01, 4.0), (0.02, 3.0), (0.5, 1.0), (0.9, 0.7)]
 

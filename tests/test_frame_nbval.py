@@ -13,7 +13,7 @@ import nbformat.v4 as nb
 import pytest
 from frame import ROOT, environment
 
-FIGURE = ("from dpteach import plotting\nfig, ax = plotting.figure('x', 'y')\nax.plot([1, 2])\n"
+FIGURE = ("from dpteach import plotting\nfig, ax = figures.figure('x', 'y')\nax.plot([1, 2])\n"
           "assert ax.lines")
 
 
@@ -35,9 +35,9 @@ CASES = {
     "less output": (cell("print(1)", "1\n2\n"), False),
     "a picture": (cell(FIGURE, data=SHOWN), True),
     "no picture": (cell("x = 1", data=SHOWN), False),
-    "a record": (cell("from dpteach.notebook import record\nrecord('a', 1.5)", "a = 1.5\n",
+    "a record": (cell("from dpteach.classroom.recorded import record\nrecord('a', 1.5)", "a = 1.5\n",
                       data={"application/papermill.record/text/plain": "1.5"}), True),
-    "another record": (cell("from dpteach.notebook import record\nrecord('a', 1.6)", "a = 1.5\n",
+    "another record": (cell("from dpteach.classroom.recorded import record\nrecord('a', 1.6)", "a = 1.5\n",
                             data={"application/papermill.record/text/plain": "1.5"}), False),
     "not run, so not compared": (cell("print(1.260)", count=None), True),
 }

@@ -132,4 +132,4 @@ def test_the_package_carries_its_data_and_licences():
     assert project["project"]["optional-dependencies"]["torch"]
     for name in ("LICENSE", "LICENSE-text", "CITATION.cff", "CONTRIBUTING.md", "README.md"):
         assert (ROOT / name).exists(), name
-    assert (ROOT / "dpteach" / "data" / "MNIST-LICENSE.md").exists()
+    assert (ROOT / "dpteach" / "training" / "data" / "MNIST-LICENSE.md").exists()

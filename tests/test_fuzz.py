@@ -38,7 +38,8 @@ def test_a_header_cut_in_the_middle(tmp_path):
 
 
 def test_findings_are_noticed(monkeypatch, tmp_path):
-    from dpteach import __main__, mnist
+    from dpteach import __main__
+    from dpteach.training import mnist
 
     monkeypatch.setattr(mnist, "load", lambda path: None)
     with pytest.raises(AssertionError, match="accepted"):

@@ -25,23 +25,11 @@ from hostile import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpteach import (
-    _cache,
-    accountants,
-    bounds,
-    composition,
-    exercises,
-    guarantees,
-    lattice,
-    laws,
-    limits,
-    moments,
-    notebook,
-    plotting,
-    run,
-    tensor_power,
-    tradeoff,
-)
+from dpteach import accountants, bounds, composition, guarantees, laws, limits, moments, run, tensor_power, tradeoff
+from dpteach.classroom import exercises
+from dpteach.classroom import kept as _cache
+from dpteach.classroom import recorded as notebook
+from dpteach.numerics import lattice
 
 POISSON = laws.PoissonLaw(0.01, 4.0)
 SYMMETRIC = laws.SubsampledLaw(0.01, 1.0)
@@ -197,7 +185,7 @@ OBJECTS = {
                  {"relation": "add-remove"}),
     "NoisySGD": (run.NoisySGD, {"sampling_rate": 0.1, "steps": 3, "noise_multiplier": 1.0, "sampling": "poisson"}),
     "record": (lambda name: notebook.record(name, 1.0), {"name": "ch00-x"}),
-    "figure": (lambda rows, columns, xlabel: plotting.figure(xlabel, "y", rows=rows, columns=columns),
+    "figure": (lambda rows, columns, xlabel: figures.figure(xlabel, "y", rows=rows, columns=columns),
                {"rows": 1, "columns": 1, "xlabel": "x"}),
 }  # fmt: skip
 
@@ -206,7 +194,7 @@ OBJECTS = {
 def test_objects_of_another_kind_are_refused_by_name(name):
     function, arguments = OBJECTS[name]
     function(**arguments)
-    plotting.plt.close("all")
+    figures.plt.close("all")
     for argument in arguments:
         right = arguments[argument]
         for wrong in WRONG_OBJECTS:

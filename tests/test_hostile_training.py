@@ -28,20 +28,9 @@ from hostile import (
 )
 from torch import nn
 
-from dpteach import (
-    __main__,
-    accountants,
-    audit,
-    calibration,
-    clipping,
-    distributed,
-    guarantees,
-    mnist,
-    report,
-    sampling,
-    training,
-)
+from dpteach import __main__, accountants, audit, calibration, guarantees, report, training
 from dpteach.run import NoisySGD
+from dpteach.training import clipping, distributed, mnist, sampling
 
 RUN = NoisySGD(n=8, batch_size=2, steps=3, noise_multiplier=1.0)
 RATE = NoisySGD.at_rate(0.25, steps=3, noise_multiplier=1.0)

@@ -9,8 +9,19 @@ from scipy.fft import next_fast_len
 from scipy.special import ndtr
 from scipy.stats import binom
 
-from dpteach.lattice import _WRAPPED, Lattice, _anchor, _contract, _reach, convolve, discretise, power, regrid, tails
 from dpteach.laws import GaussianLaw, PoissonLaw, SubsampledLaw, gaussian_delta, loss_masses, loss_range
+from dpteach.numerics.lattice import (
+    _WRAPPED,
+    Lattice,
+    _anchor,
+    _contract,
+    _reach,
+    convolve,
+    discretise,
+    power,
+    regrid,
+    tails,
+)
 
 LAWS = [
     GaussianLaw(0.2), GaussianLaw(3.0), PoissonLaw(0.01, 1.0, "remove"), PoissonLaw(0.01, 1.0, "add"),
@@ -322,7 +333,7 @@ def test_power_of_a_certain_loss():
 
 def test_largest_lattice_is_allowed(monkeypatch):
     """n coins have n + 1 sums: 16 of them for n = 15."""
-    monkeypatch.setattr("dpteach.lattice._MAX_POINTS", 16)
+    monkeypatch.setattr("dpteach.numerics.lattice._MAX_POINTS", 16)
     coin = Lattice(np.array([0.5, 0.5]), 0, 1.0, 0.0, 0.0, 0.0)
     assert_allclose(power(coin, 15).weights, binom.pmf(np.arange(16), 15, 0.5), rtol=1e-9)
     with pytest.raises(ValueError, match=r"steps = 16 needs 18 lattice points \(at most 16\)"):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from dpteach import mnist
+from dpteach.training import mnist
 
 
 @pytest.fixture(scope="module")

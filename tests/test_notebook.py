@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dpteach.notebook import format_number, record
+from dpteach.classroom.recorded import format_number, record
 
 
 @pytest.mark.parametrize("value, text", [

@@ -7,7 +7,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
-from dpteach import plotting
+from dpteach.classroom import figures
 
 
 @pytest.fixture(autouse=True)
@@ -19,7 +19,7 @@ def close_figures():
 
 
 def svg():
-    fig, ax = plotting.figure("steps T", "ε")
+    fig, ax = figures.figure("steps T", "ε")
     for k in range(3):
         ax.plot([1, 2, 3], [k, k + 1, k], label=f"k = {k}")
     ax.legend()
@@ -33,9 +33,9 @@ def test_a_figure_is_the_same_bytes_each_time():
 
 
 def test_axes_are_labelled():
-    _, ax = plotting.figure("steps T", "ε")
+    _, ax = figures.figure("steps T", "ε")
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("steps T", "ε")
-    _, axes = plotting.figure(["a", "b", "c", "d"], "ε", rows=2, columns=2)
+    _, axes = figures.figure(["a", "b", "c", "d"], "ε", rows=2, columns=2)
     assert [ax.get_xlabel() for ax in axes] == ["a", "b", "c", "d"]
     assert {ax.get_ylabel() for ax in axes} == {"ε"}
 
@@ -48,7 +48,7 @@ def luminance(colour):
 
 
 def test_lines_differ_in_style_as_well_as_colour():
-    plotting.use_style()
+    figures.use_style()
     cycle = list(matplotlib.rcParams["axes.prop_cycle"])
     first = cycle[:4]
     assert len({str(entry["linestyle"]) for entry in first}) == len(first)
@@ -56,5 +56,5 @@ def test_lines_differ_in_style_as_well_as_colour():
 
 
 def test_colours_stand_out_on_the_white_card():
-    contrast = [1.05 / (luminance(colour) + 0.05) for colour in plotting.COLORS]
+    contrast = [1.05 / (luminance(colour) + 0.05) for colour in figures.COLORS]
     assert min(contrast[:4]) > 2.5 and matplotlib.rcParams["figure.facecolor"] == "white"

@@ -5,8 +5,8 @@ import pytest
 import torch
 from scipy import stats
 
-from dpteach import sampling
 from dpteach.run import NoisySGD
+from dpteach.training import sampling
 
 N, M, DRAWS = 12, 4, 6000
 

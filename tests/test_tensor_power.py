@@ -14,10 +14,10 @@ from scipy.stats import norm
 
 from dpteach import tensor_power
 from dpteach.guarantees import delta_from_tradeoff, epsilon_from_delta, gaussian_tradeoff
-from dpteach.lattice import Lattice, tails
 from dpteach.laws import GaussianLaw, PoissonLaw, SubsampledLaw, gaussian_delta
 from dpteach.limits import clt_guarantee
 from dpteach.moments import MomentsGuarantee
+from dpteach.numerics.lattice import Lattice, tails
 from dpteach.tensor_power import (
     _TILTS,
     Profile,
@@ -603,7 +603,7 @@ def test_rare_and_huge_losses_are_bracketed(q, sigma, steps, delta):
 @pytest.mark.parametrize("q, sigma, steps, delta", [(0.3, 0.08, 3, 1e-3), (0.05, 0.08, 4, 1e-4)])
 def test_what_does_not_fit_is_tried_on_a_coarser_lattice(monkeypatch, q, sigma, steps, delta):
     """With room for 2^14 points: most steps lose -log(1-q), and few lose more, which asks for a wide lattice."""
-    monkeypatch.setattr("dpteach.lattice._MAX_POINTS", 2**14)
+    monkeypatch.setattr("dpteach.numerics.lattice._MAX_POINTS", 2**14)
     _bracket.cache_clear()
     low, high = TensorPower(laws=(PoissonLaw(q, sigma, "add"),), steps=steps).epsilon(delta)
     _bracket.cache_clear()

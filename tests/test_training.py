@@ -18,10 +18,11 @@ import torch.nn.functional as F
 from scipy import stats
 from torch import nn
 
-from dpteach import _cache, training
-from dpteach.clipping import clipped_sum
+from dpteach import training
+from dpteach.classroom import kept as _cache
 from dpteach.run import NoisySGD
 from dpteach.training import accuracy, evaluation_steps, noisy_step, recorded, train, train_mnist
+from dpteach.training.clipping import clipped_sum
 
 ROOT = Path(__file__).resolve().parents[1]
 RECORDS = json.loads(training.RECORDS.read_text())

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from dpteach import _validate as check
+from dpteach import domain
 
 NOT_NUMBERS = [
     "0.5",
@@ -36,13 +36,13 @@ NOT_NUMBERS = [
     ids=repr,
 )
 def test_real_takes_every_kind_of_scalar(value):
-    number = check.real("q", value, "(0, 1]")
+    number = domain.number("q", value, "(0, 1]")
     assert number == 0.5 and type(number) is float
 
 
 @pytest.mark.parametrize("value", [1, np.int8(1), np.uint64(1), torch.tensor(1), 1.0], ids=repr)
 def test_whole_takes_every_kind_of_whole_number(value):
-    number = check.whole("steps", value)
+    number = domain.whole_number("steps", value)
     assert number == 1 and type(number) is int
 
 
@@ -53,7 +53,7 @@ def test_real_refuses(value):
     with pytest.raises(
         ValueError, match=r"^q = .* isn't allowed: it must be a number in \(0, 1\]; the rate$"
     ):
-        check.real("q", value, "(0, 1]", "the rate")
+        domain.number("q", value, "(0, 1]", "the rate")
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_whole_refuses(value):
     with pytest.raises(
         ValueError, match=r"^steps = .* isn't allowed: it must be a whole number in \[0, inf\)$"
     ):
-        check.whole("steps", value)
+        domain.whole_number("steps", value)
 
 
 @pytest.mark.parametrize(
@@ -75,13 +75,13 @@ def test_reals_refuses(value):
     with pytest.raises(
         ValueError, match=r"^alpha = .* isn't allowed: it must be numbers in \[0, 1\]"
     ):
-        check.reals("alpha", value, "[0, 1]")
+        domain.numbers("alpha", value, "[0, 1]")
 
 
 def test_reals_keeps_the_shape():
-    assert check.reals("alpha", [[0.0, 1.0]], "[0, 1]").shape == (1, 2)
-    assert check.reals("alpha", torch.tensor([0.25, 1.0])).tolist() == [0.25, 1.0]
-    assert check.reals("alpha", 3).dtype == np.float64
+    assert domain.numbers("alpha", [[0.0, 1.0]], "[0, 1]").shape == (1, 2)
+    assert domain.numbers("alpha", torch.tensor([0.25, 1.0])).tolist() == [0.25, 1.0]
+    assert domain.numbers("alpha", 3).dtype == np.float64
 
 
 @pytest.mark.parametrize(
@@ -95,16 +95,16 @@ def test_reals_keeps_the_shape():
 )
 def test_ends_of_an_interval(interval, inside, outside):
     for value in inside:
-        assert check.real("x", value, interval) == value
+        assert domain.number("x", value, interval) == value
     for value in outside:
         with pytest.raises(ValueError, match="^x = "):
-            check.real("x", value, interval)
+            domain.number("x", value, interval)
 
 
 def test_numbers_beyond_floats():
     """Whole numbers that no float holds are kept exactly or refused, never rounded in silence."""
-    assert check.whole("steps", 2**63 + 1) == 2**63 + 1
-    for check_one in (check.whole, check.real, check.reals):
+    assert domain.whole_number("steps", 2**63 + 1) == 2**63 + 1
+    for check_one in (domain.whole_number, domain.number, domain.numbers):
         with pytest.raises(ValueError, match="^x = "):
             check_one("x", 10**400)
 
@@ -116,10 +116,10 @@ def test_choice_refuses(value):
     with pytest.raises(
         ValueError, match="^sampling = .*'poisson', 'fixed-size'; shuffling isn't covered$"
     ):
-        check.choice("sampling", value, ("poisson", "fixed-size"), "shuffling isn't covered")
+        domain.one_of("sampling", value, ("poisson", "fixed-size"), "shuffling isn't covered")
 
 
 def test_a_long_value_is_cut():
     with pytest.raises(ValueError) as refusal:
-        check.real("q", np.eye(30))
+        domain.number("q", np.eye(30))
     assert len(str(refusal.value)) < 150 and "\n" not in str(refusal.value)

@@ -1,4 +1,4 @@
-"""Train Figure 7 of Dong, Roth and Su: runs A, B and C; keep the results in dpteach/data/figure7.json.
+"""Train Figure 7 of Dong, Roth and Su: runs A, B and C; keep the results in dpteach/classroom/data/figure7.json.
 
     make figure7                                      # all that isn't recorded yet
     python tools/figure7.py --only A                  # one configuration
@@ -37,9 +37,8 @@ from unittest import mock
 
 import torch
 
-from dpteach import mnist, sampling
 from dpteach.run import NoisySGD
-from dpteach.training import Training, accuracy, train
+from dpteach.training import Training, accuracy, mnist, sampling, train
 
 try:
     import fcntl
@@ -47,7 +46,7 @@ except ImportError:  # Windows: don't call this twice at once
     fcntl = None
 
 ROOT = Path(__file__).resolve().parents[1]
-FILE = ROOT / "dpteach" / "data" / "figure7.json"
+FILE = ROOT / "dpteach" / "classroom" / "data" / "figure7.json"
 CHECKPOINTS = ROOT / ".cache" / "figure7"
 N, BATCH, SEEDS, PREFIX = 60000, 256, (1, 2, 3), 40
 #: name: (σ as printed, epochs, learning rate, clipping norm C)

@@ -96,7 +96,8 @@ def try_command(data: bytes) -> None:
 
 def try_data(data: bytes) -> None:
     """Load one file as MNIST and as a checkpoint; raises AssertionError for a finding."""
-    from dpteach import _cache, mnist
+    from dpteach.classroom import kept as _cache
+    from dpteach.training import mnist
 
     path = Path(tempfile.gettempdir()) / f"dpteach-fuzz-{os.getpid()}"
     path.write_bytes(data)
@@ -146,7 +147,7 @@ def fuzz(target: str, folder: Path, arguments: list[str]) -> None:
         import zipfile  # noqa: F401
 
         import dpteach.__main__
-        import dpteach.mnist  # noqa: F401
+        import dpteach.training.mnist  # noqa: F401
     TARGETS[target][1](folder)
     warnings.simplefilter("error")
     warnings.filterwarnings("ignore", category=ResourceWarning)

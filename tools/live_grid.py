@@ -27,11 +27,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from frame import ROOT
 
 from dpteach.bounds import lemma3_bound, lemma3_leading, lemma3_region
+from dpteach.classroom.figures import COLORS, figure
 from dpteach.guarantees import GaussianGuarantee, f_epsilon_delta
 from dpteach.laws import GaussianLaw, PoissonLaw, SubsampledLaw, gaussian_delta
 from dpteach.limits import clt_guarantee
 from dpteach.moments import MomentsGuarantee, log_e2_integer
-from dpteach.plotting import COLORS, figure
 from dpteach.tensor_power import TensorPower, _ask, _bracket
 
 LIVE = ROOT / "book" / "_static" / "live"

@@ -1,4 +1,4 @@
-"""Carry out the audits of chapter 18 that take minutes; keep their results in dpteach/data/audits.json.
+"""Carry out the audits of chapter 18 that take minutes; keep their results in dpteach/classroom/data/audits.json.
 
     python tools/record_audits.py              # all, some minutes
     python tools/record_audits.py divisor      # one of: divisor, image
@@ -21,13 +21,12 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from dpteach import mnist
 from dpteach.audit import audit_scores
-from dpteach.clipping import clipped_sum
 from dpteach.run import NoisySGD
-from dpteach.training import noisy_step
+from dpteach.training import mnist, noisy_step
+from dpteach.training.clipping import clipped_sum
 
-FILE = Path(__file__).parents[1] / "dpteach" / "data" / "audits.json"
+FILE = Path(__file__).parents[1] / "dpteach" / "classroom" / "data" / "audits.json"
 DIVISOR = {"audits": 40, "runs": 1000, "threshold": -2.0, "delta": 0.01}
 IMAGE = {"runs": 500, "learning_rate": 4.0}
 

@@ -45,7 +45,7 @@ an exercise waits for you, a cell says `YOUR CODE HERE`; the cell below it runs 
 what's wrong, or that nothing is written yet. "Run all" goes past those cells. Don't change the locked cells.
 
 The folder `dpteach` is the package that the chapters use. Licences: `LICENSE` (code), `LICENSE-text` (text),
-`dpteach/data/MNIST-LICENSE.md` (images).
+`dpteach/training/data/MNIST-LICENSE.md` (images).
 """
 
 

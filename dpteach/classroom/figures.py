@@ -13,7 +13,7 @@ import matplotlib
 import matplotlib.pyplot as plt
 from cycler import cycler
 
-from dpteach import _validate
+from dpteach import domain
 
 __all__ = ["COLORS", "figure", "use_style"]
 
@@ -91,10 +91,10 @@ def figure(
     ('steps T', 'ε')
     >>> plt.close(fig)
     """
-    rows, columns = _validate.whole("rows", rows, "[1, 20]"), _validate.whole("columns", columns, "[1, 20]")
+    rows, columns = domain.whole_number("rows", rows, "[1, 20]"), domain.whole_number("columns", columns, "[1, 20]")
     panels, labels = rows * columns, {}
     for axis, label in (("xlabel", xlabel), ("ylabel", ylabel)):
-        labels[axis] = (label,) * panels if isinstance(label, str) else _validate.members(axis, label, str, '"steps T"')
+        labels[axis] = (label,) * panels if isinstance(label, str) else domain.instances(axis, label, str, '"steps T"')
         if len(labels[axis]) != panels:
             raise ValueError(f"{axis} has {len(labels[axis])} texts for {panels} panels: give one, or one for each")
     use_style()

@@ -32,11 +32,20 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dpteach import _cache, mnist, sampling
-from dpteach import _validate as check
-from dpteach.clipping import ClippedSum, Loss, check_model, check_records, clipped_sum, keep_freed_memory, trainable
-from dpteach.clipping import _output as output_of
+from dpteach import domain
+from dpteach.classroom import kept
 from dpteach.run import RUN_EXAMPLE, NoisySGD
+from dpteach.training import mnist, sampling
+from dpteach.training.clipping import (
+    ClippedSum,
+    Loss,
+    check_model,
+    check_records,
+    clipped_sum,
+    keep_freed_memory,
+    trainable,
+)
+from dpteach.training.clipping import _output as output_of
 
 __all__ = [
     "Evaluation", "Training", "accuracy", "evaluation_steps", "noisy_step", "recorded", "train", "train_mnist",
@@ -106,7 +115,7 @@ def noisy_step(
     >>> noisy_step(model, F.mse_loss, x, y, run, 0.1, noise).skipped
     0
     """
-    check.instance("run", run, NoisySGD, RUN_EXAMPLE)
+    domain.instance("run", run, NoisySGD, RUN_EXAMPLE)
     clipped = clipped_sum(model, loss, inputs, targets, run.clip_norm, engine=engine, microbatch=microbatch)
     update(model, clipped.gradients, run, learning_rate, noise)
     return clipped
@@ -124,17 +133,17 @@ def update(
     >>> round(before - model.weight.item(), 4)
     0.25
     """
-    check.instance("run", run, NoisySGD, RUN_EXAMPLE)
-    rate = check.real("learning_rate", learning_rate, _RATES, "it's η in Algorithm 1")
-    check.instance("noise", noise, torch.Generator, "torch.Generator().manual_seed(0)")
-    m = check.whole("run.batch_size", run.batch_size, "[1, inf)", "give n and batch_size, not the rate alone")
+    domain.instance("run", run, NoisySGD, RUN_EXAMPLE)
+    rate = domain.number("learning_rate", learning_rate, _RATES, "it's η in Algorithm 1")
+    domain.instance("noise", noise, torch.Generator, "torch.Generator().manual_seed(0)")
+    m = domain.whole_number("run.batch_size", run.batch_size, "[1, inf)", "give n and batch_size, not the rate alone")
     std = run.noise_multiplier * run.clip_norm
     parameters = trainable(model).values()
     held = min(torch.finfo(theta.dtype).max for theta in parameters)
-    check.real("noise_multiplier · clip_norm", std, f"(0, {held / 1e6:.3g}]", "the parameters' type must hold it")
-    totals = check.members("totals", totals, Tensor, "clipped_sum(...).gradients")
+    domain.number("noise_multiplier · clip_norm", std, f"(0, {held / 1e6:.3g}]", "the parameters' type must hold it")
+    totals = domain.instances("totals", totals, Tensor, "clipped_sum(...).gradients")
     fit = [t.shape for t in totals] == [p.shape for p in parameters] and all(t.isfinite().all() for t in totals)
-    check.that("totals", totals, fit, "a finite tensor of each parameter's shape")
+    domain.require("totals", totals, fit, "a finite tensor of each parameter's shape")
     with torch.no_grad():
         for theta, total in zip(parameters, totals, strict=True):
             z = torch.normal(0.0, std, theta.shape, generator=noise, dtype=theta.dtype)
@@ -160,7 +169,7 @@ def train(
     learning_rate : η, or a function of the step t = 0, 1, … that returns η_t.
     seed : decides the batches, the noise and dropout, by separate streams; nothing global is read
         or changed.
-    loss, engine, microbatch : see `dpteach.clipping.clipped_sum`.
+    loss, engine, microbatch : see `dpteach.training.clipping.clipped_sum`.
     evaluate, evaluate_at : a function of the model, and the steps after which it's called;
         `evaluation_steps(run)` by default: each epoch's end, and four times in the last epoch.
     stop_after : make only the first so many steps of the run.
@@ -177,15 +186,15 @@ def train(
     """
     check_records(inputs, targets)
     eta, run_to = _checked(run, inputs, targets, learning_rate, stop_after)
-    seed = check.whole("seed", seed, "[0, inf)")
+    seed = domain.whole_number("seed", seed, "[0, inf)")
     model = _prepared(model, inputs)
     when = _evaluated_steps(run, evaluate, evaluate_at)
     batches, noise, layers = _streams(seed)
     state = _State(model, batches, noise)
     identity = {"run": _facts(run), "seed": seed, "eta": [eta(t) for t in (0, run.steps - 1)]}
     if checkpoint is not None:
-        checkpoint_every = check.whole("checkpoint_every", checkpoint_every, "[1, inf)")
-        checkpoint = Path(check.instance("checkpoint", checkpoint, str | Path, "'run-a.pt'"))
+        checkpoint_every = domain.whole_number("checkpoint_every", checkpoint_every, "[1, inf)")
+        checkpoint = Path(domain.instance("checkpoint", checkpoint, str | Path, "'run-a.pt'"))
         identity["content"] = _content(model, inputs, targets, loss, [eta(t) for t in range(run.steps)])
         state.resume(checkpoint, identity, run_to)
     bar = _Progress(run_to, run.sampling_rate, progress)
@@ -197,7 +206,7 @@ def train(
             clipped = noisy_step(model, loss, *batch, run, eta(t), noise, engine=engine, microbatch=microbatch)
             state.step, state.skipped = t + 1, state.skipped + clipped.skipped
             if evaluate is not None and state.step in when:
-                value = check.real("evaluate(model)", evaluate(model), advice=f"it was called after step {state.step}")
+                value = domain.number("evaluate(model)", evaluate(model), advice=f"it was called after step {state.step}")
                 state.history.append(Evaluation(state.step, state.step * run.sampling_rate, value))
             if checkpoint is not None and state.step % checkpoint_every == 0:
                 state.keep(checkpoint, identity)
@@ -210,7 +219,7 @@ def train(
 
 def _prepared(model: nn.Module, inputs: Tensor) -> nn.Module:
     """A copy in train mode, checked as it will be trained. The check runs another copy, whose buffers may move."""
-    model = copy.deepcopy(check.instance("model", model, nn.Module, "torch.nn.Linear(4, 3)")).train()
+    model = copy.deepcopy(domain.instance("model", model, nn.Module, "torch.nn.Linear(4, 3)")).train()
     check_model(copy.deepcopy(model), inputs[:2])
     keep_freed_memory()
     return model
@@ -231,7 +240,7 @@ def _checked(
     run: NoisySGD, inputs: Any, targets: Any, learning_rate: Any, stop_after: int | None
 ) -> tuple[Callable[[int], float], int]:
     """η as a function of the step, and the number of steps to make."""
-    check.instance("run", run, NoisySGD, RUN_EXAMPLE)
+    domain.instance("run", run, NoisySGD, RUN_EXAMPLE)
     if len(inputs) != run.n or len(targets) != run.n:
         raise ValueError(
             f"run.n = {run.n}, but inputs has {len(inputs)} records and targets {len(targets)}:"
@@ -239,22 +248,22 @@ def _checked(
         )
     steps = run.steps
     if stop_after is not None:
-        steps = check.whole("stop_after", stop_after, f"[0, {steps}]", "the run has no more steps")
+        steps = domain.whole_number("stop_after", stop_after, f"[0, {steps}]", "the run has no more steps")
     if callable(learning_rate):
-        return (lambda t: check.real(f"learning_rate({t})", learning_rate(t), _RATES)), steps
-    rate = check.real("learning_rate", learning_rate, _RATES.replace("[", "("), "it's η in Algorithm 1")
+        return (lambda t: domain.number(f"learning_rate({t})", learning_rate(t), _RATES)), steps
+    rate = domain.number("learning_rate", learning_rate, _RATES.replace("[", "("), "it's η in Algorithm 1")
     return (lambda t: rate), steps
 
 
 def _evaluated_steps(run: NoisySGD, evaluate: Any, evaluate_at: Any) -> set[int]:
     if evaluate is None:
         return set()
-    check.instance("evaluate", evaluate, Callable, "lambda model: accuracy(model, inputs, targets)")
+    domain.instance("evaluate", evaluate, Callable, "lambda model: accuracy(model, inputs, targets)")
     if evaluate_at is None:
         return set(evaluation_steps(run))
     several = isinstance(evaluate_at, Iterable) and getattr(evaluate_at, "ndim", 1) > 0
-    check.that("evaluate_at", evaluate_at, several, "a list of steps")
-    return {check.whole("a step of evaluate_at", step, f"[1, {run.steps}]") for step in evaluate_at}
+    domain.require("evaluate_at", evaluate_at, several, "a list of steps")
+    return {domain.whole_number("a step of evaluate_at", step, f"[1, {run.steps}]") for step in evaluate_at}
 
 
 def _facts(run: NoisySGD) -> dict[str, Any]:
@@ -292,11 +301,11 @@ class _State:
         self.check_finite()
         saved = {"identity": identity, "model": self.model.state_dict(), "step": self.step, "skipped": self.skipped}
         saved |= {"batches": self.batches.get_state(), "noise": self.noise.get_state()}
-        _cache.save(path, saved | {"history": [tuple(asdict(e).values()) for e in self.history]})
+        kept.save(path, saved | {"history": [tuple(asdict(e).values()) for e in self.history]})
 
     def resume(self, path: Path, identity: dict[str, Any], stop_after: int) -> None:
         """Go on from a checkpoint, if it's there. A file that isn't one is left as it is."""
-        saved = _cache.load(path) or {}
+        saved = kept.load(path) or {}
         if not saved and not path.exists():
             return
         name = f"checkpoint = {str(path)!r}"
@@ -342,8 +351,8 @@ def evaluation_steps(run: NoisySGD, in_last_epoch: int = 4) -> list[int]:
     >>> evaluation_steps(NoisySGD(n=60000, batch_size=256, epochs=3, noise_multiplier=1.0))
     [235, 469, 529, 587, 646, 704]
     """
-    per_epoch = 1 / check.instance("run", run, NoisySGD, RUN_EXAMPLE).sampling_rate
-    in_last_epoch = check.whole("in_last_epoch", in_last_epoch, "[1, 1e6]")
+    per_epoch = 1 / domain.instance("run", run, NoisySGD, RUN_EXAMPLE).sampling_rate
+    in_last_epoch = domain.whole_number("in_last_epoch", in_last_epoch, "[1, 1e6]")
     epochs = int(run.steps / per_epoch + 1e-9)
     ends = {math.ceil(epoch * per_epoch - 1e-9) for epoch in range(1, epochs + 1)}
     last = {math.ceil(run.steps - per_epoch * k / in_last_epoch) for k in range(in_last_epoch)}
@@ -356,11 +365,11 @@ def accuracy(model: nn.Module, inputs: Tensor, targets: Tensor, batch: int = 100
     >>> accuracy(nn.Identity(), torch.eye(4), torch.tensor([0, 1, 2, 0]))
     75.0
     """
-    check.instance("model", model, nn.Module, "torch.nn.Linear(4, 3)")
+    domain.instance("model", model, nn.Module, "torch.nn.Linear(4, 3)")
     check_records(inputs, targets)
     if targets.ndim != 1 or not len(targets):
         raise ValueError(f"targets has shape {tuple(targets.shape)}: give one class number for each of some records")
-    batch = min(check.whole("batch", batch, "[1, inf)"), len(inputs))
+    batch = min(domain.whole_number("batch", batch, "[1, inf)"), len(inputs))
     was_training = model.training
     model.eval()
     with torch.no_grad():
@@ -370,8 +379,8 @@ def accuracy(model: nn.Module, inputs: Tensor, targets: Tensor, batch: int = 100
     return 100 * right / len(inputs)
 
 
-RECORDS = Path(__file__).with_name("data") / "mnist-runs.json"
-_SOURCES = ("mnist", "sampling", "clipping", "training")  # the run is among the parameters
+RECORDS = Path(__file__).parents[1] / "classroom" / "data" / "mnist-runs.json"
+_SOURCES = tuple(f"training/{name}" for name in ("mnist", "sampling", "clipping", "loop"))  # the run is among the parameters
 
 
 def train_mnist(
@@ -393,9 +402,9 @@ def train_mnist(
     """
     steps = _checked(run, range(60000), range(60000), learning_rate, stop_after)[1]
     stop_after = None if stop_after is None else steps
-    learning_rate = check.real("learning_rate", learning_rate)
+    learning_rate = domain.number("learning_rate", learning_rate)
     evaluate_at = sorted(_evaluated_steps(run, accuracy, evaluate_at))
-    seed = check.whole("seed", seed, "[0, 4.6e18]")
+    seed = domain.whole_number("seed", seed, "[0, 4.6e18]")
     parameters = {"run": _facts(run), "learning_rate": learning_rate, "seed": seed}
     parameters |= {"stop_after": stop_after, "evaluate_at": evaluate_at}
     model = mnist.tutorial_cnn(torch.Generator().manual_seed(seed))
@@ -411,10 +420,10 @@ def train_mnist(
         facts = {"steps": result.steps, "skipped": result.skipped, "history": history}
         return facts | {"model": result.model.state_dict()}
 
-    kept = _cache.cached("mnist", parameters, _SOURCES, compute)
-    model.load_state_dict(kept["model"])
-    history = tuple(Evaluation(*e) for e in kept["history"])
-    return Training(run, seed, kept["steps"], history, model, kept["skipped"])
+    found = kept.cached("mnist", parameters, _SOURCES, compute)
+    model.load_state_dict(found["model"])
+    history = tuple(Evaluation(*e) for e in found["history"])
+    return Training(run, seed, found["steps"], history, model, found["skipped"])
 
 
 def recorded(name: str) -> Training:
@@ -428,7 +437,7 @@ def recorded(name: str) -> Training:
     (3516, 2.6, True)
     """
     records = json.loads(RECORDS.read_text())
-    kept = records[check.choice("name", name, tuple(records))]
+    kept = records[domain.one_of("name", name, tuple(records))]
     run = NoisySGD(**kept["run"])
     history = tuple(Evaluation(s, s * run.sampling_rate, value) for s, value in kept["history"])
     return Training(run, kept["seed"], kept["steps"], history, None, kept["skipped"])

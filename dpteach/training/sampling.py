@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import torch
 
-from dpteach import _validate as check
+from dpteach import domain
 from dpteach.run import RUN_EXAMPLE, NoisySGD
 
 __all__ = ["draw", "fixed_size", "poisson"]
@@ -69,7 +69,7 @@ def draw(run: NoisySGD, generator: torch.Generator) -> torch.Tensor:
     >>> len(draw(run, torch.Generator().manual_seed(0)))
     2
     """
-    check.instance("run", run, NoisySGD, RUN_EXAMPLE)
+    domain.instance("run", run, NoisySGD, RUN_EXAMPLE)
     if run.n is None or run.batch_size is None:
         raise ValueError("run.n = None isn't allowed: a batch can only be drawn from n records; give n and batch_size")
     sampler = {"poisson": poisson, "fixed-size": fixed_size}[run.sampling]
@@ -77,6 +77,6 @@ def draw(run: NoisySGD, generator: torch.Generator) -> torch.Tensor:
 
 
 def _checked(n: int, batch_size: int, generator: torch.Generator) -> tuple[int, int]:
-    check.instance("generator", generator, torch.Generator, "torch.Generator().manual_seed(0)")
-    n = check.whole("n", n, "[1, 1e9]", "a draw holds n numbers of 8 bytes in memory")
-    return n, check.whole("batch_size", batch_size, f"[1, {n}]")
+    domain.instance("generator", generator, torch.Generator, "torch.Generator().manual_seed(0)")
+    n = domain.whole_number("n", n, "[1, 1e9]", "a draw holds n numbers of 8 bytes in memory")
+    return n, domain.whole_number("batch_size", batch_size, f"[1, {n}]")

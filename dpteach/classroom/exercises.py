@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from dpteach import _validate
+from dpteach import domain
 
 __all__ = ["ExerciseFailed", "check"]
 
@@ -79,10 +79,10 @@ def check(
     >>> check(lambda x: 2 * x * x, like=lambda x: x**2, on=[1.0, 2.0, -3.0], name="square")
     Traceback (most recent call last):
         ...
-    dpteach.exercises.ExerciseFailed: square: wrong by the same factor on every input.
+    dpteach.classroom.exercises.ExerciseFailed: square: wrong by the same factor on every input.
       First at input 1 of 3: square(1.0) gave 2.0.
     """
-    rtol, atol = _validate.real("rtol", rtol, "[0, inf)"), _validate.real("atol", atol, "[0, inf)")
+    rtol, atol = domain.number("rtol", rtol, "[0, inf)"), domain.number("atol", atol, "[0, inf)")
     hints = hints or {}
     if not callable(student):  # a value: the same as a function without arguments
         student, on, name = (lambda value=student: value), [()], name or "the answer"

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from dpteach import _validate as check
+from dpteach import domain
 
 __all__ = ["DATA_FILE", "Mnist", "load", "tutorial_cnn"]
 
@@ -65,7 +65,7 @@ def load(path: str | Path | None = None) -> Mnist:
     >>> tuple(data.x_train.shape), data.x_train.dtype, data.y_test[:3].tolist()
     ((60000, 1, 28, 28), torch.float32, [7, 2, 1])
     """
-    path = DATA_FILE if path is None else Path(check.instance("path", path, str | Path, "'mnist.npz'"))
+    path = DATA_FILE if path is None else Path(domain.instance("path", path, str | Path, "'mnist.npz'"))
     arrays = _read(path)
     for name, (idx_name, magic, shape, sha256) in _ARRAYS.items():
         array = arrays[name]
@@ -124,7 +124,7 @@ def tutorial_cnn(generator: torch.Generator) -> nn.Sequential:
     >>> model(torch.zeros(2, 1, 28, 28)).shape
     torch.Size([2, 10])
     """
-    check.instance("generator", generator, torch.Generator, "torch.Generator().manual_seed(0)")
+    domain.instance("generator", generator, torch.Generator, "torch.Generator().manual_seed(0)")
     with torch.device("meta"):  # without numbers yet: PyTorch's own would come from its global generator
         model = nn.Sequential(
             nn.Conv2d(1, 16, kernel_size=8, stride=2, padding=3),

@@ -6,7 +6,7 @@ record. The clipped sums are added up over the ranks. Then every rank draws the 
 for the whole sum, and makes the same update. So k ranks are the one mechanism of
 `dpteach.training`, whatever k is.
 
-    torchrun --standalone --nproc-per-node 2 -m dpteach.distributed 40
+    torchrun --standalone --nproc-per-node 2 -m dpteach.training.distributed 40
 
 A sum from which a rank is missing is never used: the step fails with `LostRank`, and θ stays as it
 was after the step before.
@@ -35,10 +35,10 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dpteach import _validate as check
-from dpteach import mnist, sampling, training
-from dpteach.clipping import Loss, clipped_sum, trainable
+from dpteach import domain, training
 from dpteach.run import RUN_EXAMPLE, NoisySGD
+from dpteach.training import mnist, sampling
+from dpteach.training.clipping import Loss, clipped_sum, trainable
 
 __all__ = ["LostRank", "distributed_step", "launch", "part", "train_distributed"]
 
@@ -63,12 +63,12 @@ def part(drawn: Tensor, rank: int, size: int, shard: range | None = None) -> Ten
     >>> [part(drawn, 0, 3, shard).tolist() for shard in (range(0, 5), range(5, 8), range(8, 10))]
     [[0, 3, 4], [], [0, 1]]
     """
-    size = check.whole("size", size, "[1, 1e5]", "the number of ranks")
-    rank = check.whole("rank", rank, f"[0, {size - 1}]", "ranks are counted from 0")
-    check.that("drawn", drawn, isinstance(drawn, Tensor) and drawn.ndim == 1, "a tensor (batch,) of positions")
+    size = domain.whole_number("size", size, "[1, 1e5]", "the number of ranks")
+    rank = domain.whole_number("rank", rank, f"[0, {size - 1}]", "ranks are counted from 0")
+    domain.require("drawn", drawn, isinstance(drawn, Tensor) and drawn.ndim == 1, "a tensor (batch,) of positions")
     if shard is None:
         return drawn.tensor_split(size)[rank]
-    check.instance("shard", shard, range, "range(0, 30000)")
+    domain.instance("shard", shard, range, "range(0, 30000)")
     return drawn[(drawn >= shard.start) & (drawn < shard.stop)] - shard.start
 
 
@@ -87,10 +87,10 @@ def distributed_step(
     inputs, targets : this rank's part of the batch, which may be empty.
     drawn : how many records all parts hold together.
     noise : in the same state on every rank, so that all add the same noise, once.
-    options : engine and microbatch, see `dpteach.clipping.clipped_sum`.
+    options : engine and microbatch, see `dpteach.training.clipping.clipped_sum`.
     """
-    check.instance("run", run, NoisySGD, RUN_EXAMPLE)
-    drawn = check.whole("drawn", drawn, "[0, inf)", "the number of records in all parts together")
+    domain.instance("run", run, NoisySGD, RUN_EXAMPLE)
+    drawn = domain.whole_number("drawn", drawn, "[0, inf)", "the number of records in all parts together")
     clipped = clipped_sum(model, loss, inputs, targets, run.clip_norm, **options)
     counts = torch.tensor([len(inputs), clipped.skipped], dtype=torch.float32)  # exact up to 2^24
     total = torch.cat([*(g.flatten() for g in clipped.gradients), counts])
@@ -124,13 +124,13 @@ def train_distributed(
     rates, or shards that overlap or leave a gap. Raises `LostRank` when a rank is lost on the way.
     """
     rank, size = dist.get_rank(), dist.get_world_size()
-    check.instance("run", run, NoisySGD, RUN_EXAMPLE)
+    domain.instance("run", run, NoisySGD, RUN_EXAMPLE)
     for name, tensor in {"inputs": inputs, "targets": targets}.items():
         held = isinstance(tensor, Tensor) and tensor.ndim > 0
-        check.that(name, tensor, held, "a tensor whose first dimension is the record")
-    seed, everything = check.whole("seed", seed, "[0, inf)"), range(run.n or 0)
+        domain.require(name, tensor, held, "a tensor whose first dimension is the record")
+    seed, everything = domain.whole_number("seed", seed, "[0, inf)"), range(run.n or 0)
     eta, steps = training._checked(run, everything, everything, learning_rate, stop_after)
-    first = check.instance("shard", shard, range, "range(0, 30000)").start if shard is not None else 0
+    first = domain.instance("shard", shard, range, "range(0, 30000)").start if shard is not None else 0
     facts = (training._facts(run), seed, eta(0), eta(run.steps - 1), steps, shard is None)
     _agree(facts, (first, first + len(inputs), first + len(targets)))
     model = training._prepared(model, inputs)
@@ -164,7 +164,7 @@ def _agree(facts: tuple, held: tuple[int, int, int]) -> None:
 _WORKER = """
 import datetime, faulthandler, json, os, sys
 faulthandler.dump_traceback_later({timeout}, exit=True)
-import torch.distributed as dist, dpteach.distributed
+import torch.distributed as dist, dpteach.training.distributed
 store, rank, seconds = dist.FileStore(sys.argv[1], {size}), int(sys.argv[2]), datetime.timedelta(seconds=1)
 store.set(f"rank {{rank}}", "has imported everything")
 store.wait([f"rank {{r}}" for r in range({size})], {timeout} * seconds)
@@ -201,10 +201,10 @@ def launch(worker: Any, size: int, *args: Any, timeout: float = 120, patience: f
     >>> launch(worker, 2, 10)
     [21, 21]
     """
-    check.instance("worker", worker, FunctionType, "a function worker(rank, size) with its source in a file or cell")
-    size = check.whole("size", size, "[1, 1024]", "one process for each rank")
-    check.instance("lost", lost, tuple, "(1,)")
-    timeout, patience = check.real("timeout", timeout, "(0, 1e6]"), check.real("patience", patience, "(0, 1e6]")
+    domain.instance("worker", worker, FunctionType, "a function worker(rank, size) with its source in a file or cell")
+    size = domain.whole_number("size", size, "[1, 1024]", "one process for each rank")
+    domain.instance("lost", lost, tuple, "(1,)")
+    timeout, patience = domain.number("timeout", timeout, "(0, 1e6]"), domain.number("patience", patience, "(0, 1e6]")
     sent = f"[{', '.join(_as_json(f'args[{i}]', value) for i, value in enumerate(args))}]"
     facts = {"name": worker.__name__, "sent": sent, "size": size, "timeout": timeout, "patience": patience}
     source = textwrap.dedent(inspect.getsource(worker)) + _WORKER.format(**facts)
@@ -246,7 +246,7 @@ def _loopback() -> str:
 def main() -> None:
     """What `torchrun` starts on each rank: the first steps of chapter 15's fixed-size run. Rank 0 prints JSON."""
     if "RANK" not in os.environ or len(sys.argv) != 2:
-        sys.exit("start it with: torchrun --standalone --nproc-per-node 2 -m dpteach.distributed STEPS")
+        sys.exit("start it with: torchrun --standalone --nproc-per-node 2 -m dpteach.training.distributed STEPS")
     if os.environ["LOCAL_WORLD_SIZE"] == os.environ["WORLD_SIZE"]:  # one machine: stay inside it
         os.environ.setdefault("GLOO_SOCKET_IFNAME", _loopback())
     dist.init_process_group("gloo", timeout=timedelta(seconds=60))

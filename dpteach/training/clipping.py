@@ -41,7 +41,7 @@ from torch.func import functional_call, grad, vmap
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
-from dpteach import _validate as check
+from dpteach import domain
 
 __all__ = [
     "ENGINES", "ClippedSum", "Loss", "channels_last", "check_model", "check_records", "clipped_sum",
@@ -79,7 +79,7 @@ def trainable(model: nn.Module) -> dict[str, nn.Parameter]:
     >>> list(trainable(nn.Linear(2, 1)))
     ['weight', 'bias']
     """
-    check.instance("model", model, nn.Module, "torch.nn.Linear(4, 3)")
+    domain.instance("model", model, nn.Module, "torch.nn.Linear(4, 3)")
     return {name: p for name, p in model.named_parameters() if p.requires_grad}
 
 
@@ -115,15 +115,15 @@ def clipped_sum(
     >>> [round(v, 3) for v in result.gradients[0].flatten().tolist()]
     [0.588, 0.884]
     """
-    fast = check.choice("engine", engine, tuple(ENGINES)) == "fast"
+    fast = domain.one_of("engine", engine, tuple(ENGINES)) == "fast"
     _refuse(model, lambda x: isinstance(x, _BatchNorm) and (x.training if x.track_running_stats else fast))
-    check.instance("loss", loss, Callable, "torch.nn.functional.cross_entropy")
+    domain.instance("loss", loss, Callable, "torch.nn.functional.cross_entropy")
     check_records(inputs, targets)
     held = torch.finfo(next(iter(trainable(model).values())).dtype)
     fits = f"[{held.tiny / held.eps:.3g}, {held.max * held.eps:.3g}]"
-    clip_norm = check.real("clip_norm", clip_norm, fits, "the clipping norm C, which the parameters' type must hold")
+    clip_norm = domain.number("clip_norm", clip_norm, fits, "the clipping norm C, which the parameters' type must hold")
     size = max(len(inputs), 1)  # an empty Poisson batch is one empty part
-    chunk = size if microbatch is None else min(size, check.whole("microbatch", microbatch, "[1, inf)"))
+    chunk = size if microbatch is None else min(size, domain.whole_number("microbatch", microbatch, "[1, inf)"))
     batches = zip(torch.split(inputs, chunk), torch.split(targets, chunk), strict=True)
     parts = [_without_bad_records(ENGINES[engine], model, loss, x, y, clip_norm) for x, y in batches]
     gradients = tuple(reduce(torch.add, group) for group in zip(*(part.gradients for part in parts), strict=True))
@@ -312,7 +312,7 @@ def channels_last(x: Tensor) -> Tensor:
     >>> bool((channels_last(x) == x).all()), channels_last(x).stride(1)
     (True, 1)
     """
-    if check.instance("x", x, Tensor, "torch.rand(2, 3, 4, 5)").ndim != 4:
+    if domain.instance("x", x, Tensor, "torch.rand(2, 3, 4, 5)").ndim != 4:
         return x
     n, c, h, w = x.shape
     if c == 1:  # any layout is channels-last then; convolution looks at the strides, so say it there
@@ -491,7 +491,7 @@ def check_records(inputs: Tensor, targets: Tensor) -> None:
     >>> check_records(torch.rand(3, 2), torch.rand(3))
     """
     for name, tensor in {"inputs": inputs, "targets": targets}.items():
-        check.instance(name, tensor, Tensor, "a tensor whose first dimension is the record")
+        domain.instance(name, tensor, Tensor, "a tensor whose first dimension is the record")
     if inputs.ndim == 0 or targets.shape[:1] != inputs.shape[:1]:
         raise ValueError(
             f"inputs has shape {tuple(inputs.shape)} and targets {tuple(targets.shape)}:"
@@ -514,7 +514,7 @@ def check_model(model: nn.Module, inputs: Tensor | None = None) -> None:
 use GroupNorm or LayerNorm instead
     """
     _refuse(model, lambda x: isinstance(x, _BatchNorm) or isinstance(x, _InstanceNorm) and x.track_running_stats)
-    if inputs is not None and check.instance("inputs", inputs, Tensor, "x_train[:2]").shape[:1] >= (2,):
+    if inputs is not None and domain.instance("inputs", inputs, Tensor, "x_train[:2]").shape[:1] >= (2,):
         runs = [_outputs(model, inputs[rows]) for rows in ([0, 1], [0, 0], [0, 0, 0])]
         for (name, layer, a), (_, _, b), (_, _, longer) in zip(*runs, strict=True):
             of_record = [d for d, (m, n) in enumerate(zip(a.shape, longer.shape, strict=False)) if m != n]

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 __all__ = [
-    "DELTA", "EPSILON", "choice", "instance", "keep", "members", "real", "reals", "same_shape", "text", "that", "whole",
+    "DELTA", "EPSILON", "instance", "instances", "number", "numbers", "one_of", "require", "same_shape", "set_fields",
+    "text", "whole_number",
 ]  # fmt: skip
 
 EPSILON = "[0, 1e30]"  # beyond, products with it may overflow
@@ -56,12 +57,12 @@ def _numbers(value: Any) -> np.ndarray | None:
         return array.astype(float, copy=False) if array.dtype.kind in "iuf" else None
 
 
-def real(name: str, value: Any, interval: str = "(-inf, inf)", advice: str = "") -> float:
+def number(name: str, value: Any, interval: str = "(-inf, inf)", advice: str = "") -> float:
     """One real number in `interval`, as a float.
 
-    >>> real("q", 0.01, "(0, 1]")
+    >>> number("q", 0.01, "(0, 1]")
     0.01
-    >>> real("q", 1.5, "(0, 1]", "q is the probability that a record enters the batch")
+    >>> number("q", 1.5, "(0, 1]", "q is the probability that a record enters the batch")
     Traceback (most recent call last):
         ...
     ValueError: q = 1.5 isn't allowed: it must be a number in (0, 1]; q is the probability that a \
@@ -73,10 +74,10 @@ record enters the batch
     return float(number)
 
 
-def whole(name: str, value: Any, interval: str = "[0, inf)", advice: str = "") -> int:
+def whole_number(name: str, value: Any, interval: str = "[0, inf)", advice: str = "") -> int:
     """One whole number in `interval`, as an int; 3.0 counts as 3, True doesn't count as 1.
 
-    >>> whole("steps", 1e4)
+    >>> whole_number("steps", 1e4)
     10000
     """
     number = _numbers(value)
@@ -85,10 +86,10 @@ def whole(name: str, value: Any, interval: str = "[0, inf)", advice: str = "") -
     return int(value)
 
 
-def reals(name: str, value: Any, interval: str = "(-inf, inf)", advice: str = "") -> np.ndarray:
+def numbers(name: str, value: Any, interval: str = "(-inf, inf)", advice: str = "") -> np.ndarray:
     """A number or an array of numbers, each in `interval`, as a float64 array of the same shape.
 
-    >>> reals("alpha", [0.1, 0.5], "[0, 1]")
+    >>> numbers("alpha", [0.1, 0.5], "[0, 1]")
     array([0.1, 0.5])
     """
     values = _numbers(value)
@@ -121,14 +122,14 @@ def instance(name: str, value: Any, kind: Any, example: str) -> Any:
         ...
     ValueError: law = 3 isn't allowed: it must be an object of the right kind; give for example GaussianLaw(1.0)
     """
-    that(name, value, isinstance(value, kind), "an object of the right kind", f"give for example {example}")
+    require(name, value, isinstance(value, kind), "an object of the right kind", f"give for example {example}")
     return value
 
 
-def that(name: str, value: Any, holds: bool, allowed: str, advice: str = "") -> None:
+def require(name: str, value: Any, holds: bool, allowed: str, advice: str = "") -> None:
     """Refuse `value` unless `holds`, for what no other check says.
 
-    >>> that("absent", [0.5], False, "at least 2 scores")
+    >>> require("absent", [0.5], False, "at least 2 scores")
     Traceback (most recent call last):
         ...
     ValueError: absent = [0.5] isn't allowed: it must be at least 2 scores
@@ -137,26 +138,26 @@ def that(name: str, value: Any, holds: bool, allowed: str, advice: str = "") -> 
         raise _refuse(name, value, allowed, advice)
 
 
-def members(name: str, values: Any, kind: Any, example: str) -> tuple:
+def instances(name: str, values: Any, kind: Any, example: str) -> tuple:
     """A tuple of one or more objects of `kind`, which `example` shows how to make.
 
-    >>> members("laws", (), float, "run.laws('add-remove')")
+    >>> instances("laws", (), float, "run.laws('add-remove')")
     Traceback (most recent call last):
         ...
     ValueError: laws = () isn't allowed: it must be a tuple of at least one; give for example run.laws('add-remove')
     """
     found = tuple(values) if isinstance(values, (tuple, list)) else ()
     right = len(found) > 0 and all(isinstance(value, kind) for value in found)
-    that(name, values, right, "a tuple of at least one", f"give for example {example}")
+    require(name, values, right, "a tuple of at least one", f"give for example {example}")
     return found
 
 
-def keep(frozen: Any, **checked: Any) -> None:
+def set_fields(frozen: Any, **checked: Any) -> None:
     """Set fields of a frozen dataclass to their checked values, while it's made.
 
     >>> import types
     >>> place = types.SimpleNamespace(steps=3.0)
-    >>> keep(place, steps=3)
+    >>> set_fields(place, steps=3)
     >>> place.steps
     3
     """
@@ -164,10 +165,10 @@ def keep(frozen: Any, **checked: Any) -> None:
         object.__setattr__(frozen, field, value)
 
 
-def choice(name: str, value: Any, options: Sequence[str], advice: str = "") -> str:
+def one_of(name: str, value: Any, options: Sequence[str], advice: str = "") -> str:
     """One of a few words.
 
-    >>> choice("relation", "add-remove", ("add-remove", "replace-one"))
+    >>> one_of("relation", "add-remove", ("add-remove", "replace-one"))
     'add-remove'
     """
     if not isinstance(value, str) or value not in options:

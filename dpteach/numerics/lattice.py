@@ -27,7 +27,7 @@ from scipy.optimize import minimize_scalar
 from scipy.signal import lfilter
 from scipy.special import logsumexp
 
-from dpteach import _validate as check
+from dpteach import domain
 from dpteach.laws import LAW_EXAMPLE, Law, loss_masses
 
 __all__ = ["Lattice", "Side", "convolve", "discretise", "power", "regrid", "tails"]
@@ -74,7 +74,7 @@ class Lattice:
 
 
 def _lattice(name: str, value: Lattice) -> Lattice:
-    return check.instance(name, value, Lattice, "discretise(law, step, tilt, low, high, side)")
+    return domain.instance(name, value, Lattice, "discretise(law, step, tilt, low, high, side)")
 
 
 def _normalised(weights: np.ndarray, **rest: Any) -> Lattice:
@@ -94,11 +94,11 @@ def discretise(law: Law, step: float, tilt: float, low: float, high: float, side
     >>> float(discretise(GaussianLaw(1.0), 0.01, 0.0, -8.0, 9.0, "upper").weights.sum()).__round__(12)
     1.0
     """
-    check.instance("law", law, Law, LAW_EXAMPLE)
-    step, tilt = check.real("step", step, "[1e-100, 100]"), check.real("tilt", tilt, "[0, 1e10]")
-    low = check.real("low", low, "[-1e100, 1e100]", "the least loss kept")
-    high = check.real("high", high, f"({low!r}, {low + step * _MAX_POINTS!r}]", "the largest loss kept, by small steps")
-    check.choice("side", side, ("upper", "lower"))
+    domain.instance("law", law, Law, LAW_EXAMPLE)
+    step, tilt = domain.number("step", step, "[1e-100, 100]"), domain.number("tilt", tilt, "[0, 1e10]")
+    low = domain.number("low", low, "[-1e100, 1e100]", "the least loss kept")
+    high = domain.number("high", high, f"({low!r}, {low + step * _MAX_POINTS!r}]", "the largest loss kept, by small steps")
+    domain.one_of("side", side, ("upper", "lower"))
     offset = _anchor(law, step, low, high) - _HAIR * step
     for _ in range(_ANCHORINGS):
         first, z, p, q = _half_cells(law, step, offset, low, high)
@@ -250,7 +250,7 @@ def power(lattice: Lattice, n: int) -> Lattice:
     (2.0, 2.0)
     """
     _lattice("lattice", lattice)
-    n = check.whole("n", n, "[1, 1e15]")
+    n = domain.whole_number("n", n, "[1, 1e15]")
     if n == 1:
         return lattice
     low, high = _reach(lattice, n)
@@ -308,12 +308,12 @@ def regrid(lattice: Lattice, factor: int, side: Side) -> Lattice:
     0.03
     """
     _lattice("lattice", lattice)
-    factor = check.whole("factor", factor, "[1, 1e6]")
+    factor = domain.whole_number("factor", factor, "[1, 1e6]")
     if factor % 2 == 0:
         raise ValueError(f"factor = {factor} isn't allowed: it must be odd")
-    check.choice("side", side, ("upper", "lower"))
+    domain.one_of("side", side, ("upper", "lower"))
     step = factor * lattice.step
-    check.real("tilt · step", lattice.tilt * step, "[0, 600]", "regrid by a smaller factor")
+    domain.number("tilt · step", lattice.tilt * step, "[0, 600]", "regrid by a smaller factor")
     centre = float(lattice.points[np.argmax(lattice.weights)])
     for attempt in range(_ANCHORINGS):
         left, p, q, away = _coarse_cells(lattice, factor, centre)

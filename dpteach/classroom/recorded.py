@@ -10,7 +10,7 @@ import numbers
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from typing import Any
 
-from dpteach import _validate
+from dpteach import domain
 
 __all__ = ["format_number", "record"]
 
@@ -54,8 +54,8 @@ def format_number(value: Any, digits: int = 4, side: str = "nearest") -> str:
     >>> format_number((1.06699, 1.06812)), format_number(1.19124, side="up")
     ('1.066, 1.069', '1.192')
     """
-    digits = _validate.whole("digits", digits, "[1, 17]")
-    _validate.choice("side", side, ("nearest", *_ROUNDING))
+    digits = domain.whole_number("digits", digits, "[1, 17]")
+    domain.one_of("side", side, ("nearest", *_ROUNDING))
     if hasattr(value, "tolist"):  # a numpy or torch scalar or array
         value = value.tolist()
     if isinstance(value, str):
@@ -114,7 +114,7 @@ def record(name: str, value: Any, digits: int = 4, side: str = "nearest") -> Non
     >>> record("ch03-eps-10k", 1.258643)
     ch03-eps-10k = 1.259
     """
-    name, text = _validate.text("name", name), format_number(value, digits, side)
+    name, text = domain.text("name", name), format_number(value, digits, side)
     print(f"{name} = {text}")
     try:
         from IPython import get_ipython

@@ -1,0 +1,1 @@
+"""What only the book needs: exercises that answer, recorded numbers, figures, kept results."""

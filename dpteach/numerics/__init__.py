@@ -1,0 +1,1 @@
+"""The engine room: quadrature, roots, lattices. Skip it on first reading."""
