@@ -16,7 +16,7 @@ import numpy as np
 
 from dpteach import domain
 from dpteach.composition import OptimalComposition, StrongComposition
-from dpteach.guarantees import Guarantee, Kind
+from dpteach.guarantees import Bracket, Guarantee, Kind
 from dpteach.limits import BerryEsseenGuarantee, EdgeworthGuarantee, clt_guarantee
 from dpteach.moments import ORDERS, MomentsGuarantee, Orders
 from dpteach.run import RUN_EXAMPLE, NoisySGD, Relation
@@ -108,16 +108,16 @@ def account(run: NoisySGD, relation: Relation, orders: Orders = "integer") -> tu
     laws = domain.instance("run", run, NoisySGD, RUN_EXAMPLE).laws(relation)
     worst = laws[0]  # 'remove' carries the larger log moment: E2 ≥ E1 (chapter 3)
     steps, where = run.steps, convention(run, relation)
-    moments = partial(MomentsGuarantee, law=worst, steps=steps, orders=orders, convention=where)
+    moments = partial(MomentsGuarantee, law=worst, steps=steps, orders=orders, assumptions=where)
     makers: tuple[tuple[str, Kind, Callable[[], Guarantee]], ...] = (
-        ("tensor-power", "bracket", lambda: TensorPower(laws=laws, steps=steps, convention=where)),
+        ("tensor-power", "bracket", lambda: TensorPower(laws=laws, steps=steps, assumptions=where)),
         ("moments", "upper bound", moments),
         ("rdp", "upper bound", partial(moments, conversion="renyi", name="rdp")),
-        ("optimal-composition", "upper bound", lambda: OptimalComposition(laws=laws, steps=steps, convention=where)),
-        ("strong-composition", "upper bound", lambda: StrongComposition(laws=laws, steps=steps, convention=where)),
-        ("berry-esseen", "upper bound", lambda: BerryEsseenGuarantee(law=worst, steps=steps, convention=where)),
-        ("edgeworth", "asymptotic", lambda: EdgeworthGuarantee(laws=laws, steps=steps, convention=where)),
-        ("clt", "asymptotic", lambda: clt_guarantee(worst, steps, convention=where)),
+        ("optimal-composition", "upper bound", lambda: OptimalComposition(laws=laws, steps=steps, assumptions=where)),
+        ("strong-composition", "upper bound", lambda: StrongComposition(laws=laws, steps=steps, assumptions=where)),
+        ("berry-esseen", "upper bound", lambda: BerryEsseenGuarantee(law=worst, steps=steps, assumptions=where)),
+        ("edgeworth", "asymptotic", lambda: EdgeworthGuarantee(laws=laws, steps=steps, assumptions=where)),
+        ("clt", "asymptotic", lambda: clt_guarantee(worst, steps, assumptions=where)),
     )
     return tuple(_or_reason(*maker, where) for maker in makers)
 
@@ -158,11 +158,14 @@ def answer(guarantee: Guarantee | Unavailable, delta: float) -> dict[str, Any]:
     """
     delta = domain.number("delta", delta, domain.DELTA, _DELTA_ADVICE)
     domain.instance("guarantee", guarantee, Guarantee | Unavailable, "GaussianGuarantee(mu=1.0)")
-    row = {"name": guarantee.name, "kind": guarantee.kind}
-    try:
-        return row | {"epsilon": guarantee.epsilon(delta), **guarantee.details(delta)}
-    except ValueError as error:
-        return row | {"epsilon": None, "reason": str(error)}
+    row: dict[str, Any] = {"name": guarantee.name, "kind": guarantee.kind}
+    epsilon: Any = guarantee.epsilon(delta)
+    if epsilon is None or math.isinf(epsilon):
+        reason = guarantee.details(delta)["reason"] if isinstance(guarantee, Unavailable) else guarantee.reason
+        return row | {"epsilon": None, "reason": reason}
+    if isinstance(guarantee, Bracket):
+        epsilon = (guarantee.lower.epsilon(delta), epsilon)
+    return row | {"epsilon": epsilon, **guarantee.details(delta)}
 
 
 def _or_reason(name: str, kind: Kind, make: Callable[[], Guarantee], where: str) -> Guarantee | Unavailable:

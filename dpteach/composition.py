@@ -40,7 +40,6 @@ __all__ = [
 _STEPS = "[1, 1e15]"
 _CLASSICAL = "√(2 log(1.25/δ))/ε is proved for ε ≤ 1 only; gaussian_mu is exact at every ε"
 _DEEP = 1e-290  # tails below this are left out: betainc loses its digits there
-_LEAST = 1e-300  # below this δ/T a double holds no usable digits
 
 
 def classical_gaussian_sigma(epsilon: float, delta: float) -> float:
@@ -178,11 +177,11 @@ class _PairComposition(Guarantee):
     laws: tuple[Law, ...]
     steps: int
     kind: Kind = "upper bound"
-    convention: str = "of the laws given"
+    assumptions: str = "of the laws given"
 
     def __post_init__(self) -> None:
-        self._keep(laws=domain.instances("laws", self.laws, Law, LAWS_EXAMPLE))
-        self._keep(steps=domain.whole_number("steps", self.steps, "[1, 1e12]", "the search for the best pair is slow beyond"))
+        laws = domain.instances("laws", self.laws, Law, LAWS_EXAMPLE)
+        domain.set_fields(self, laws=laws, steps=domain.steps(self.steps, least=1))
 
     def _step_delta(self, epsilon_0: ArrayLike) -> np.ndarray:
         return np.max([law.delta(epsilon_0) for law in self.laws], axis=0)
@@ -210,22 +209,12 @@ class _PairComposition(Guarantee):
         high = max(epsilon, enough, 1e-12)
         return max(epsilon / (40 * self.steps), high * 1e-6 / math.sqrt(self.steps)), high
 
-    def delta(self, epsilon: ArrayLike) -> Any:
-        epsilon = domain.numbers("epsilon", epsilon, domain.EPSILON)
-        return np.vectorize(lambda e: self._best(e)[0], otypes=[float])(epsilon)
-
-    def epsilon(self, delta: float) -> float | None:
-        """Least ε at δ; None where δ/T is too small for a double."""
-        delta = domain.number("delta", delta, "(0, 1)", "typical values are below 1/n")
-        if delta / self.steps < _LEAST:
-            return None
-        return epsilon_from_delta(lambda e: self._best(e)[0], delta)
+    def profile(self, epsilon: float) -> float:
+        return self._best(epsilon)[0]
 
     def details(self, delta: float) -> dict[str, Any]:
         """The split of δ: the pair of one step, and what the T steps' δ0 take of δ."""
         epsilon = self.epsilon(delta)
-        if epsilon is None:
-            return {"reason": f"delta/steps is below {_LEAST:g}: no digits are left in a double"}
         epsilon_0 = self._best(epsilon)[1]
         delta_0 = float(self._step_delta(epsilon_0))
         return {"epsilon_0": epsilon_0, "delta_0": delta_0, "share": self.steps * delta_0 / delta}

@@ -1,8 +1,24 @@
-"""Every argument check of the package: one place, one wording.
+"""The domain of the package, and every argument check: one place, one sentence of refusal.
 
-A check returns the value in the plain Python or numpy type that the caller computes with, or raises
-`ValueError` with four facts: the argument's name, the value it got, the range allowed, what to do.
-Ranges are written as in mathematics: ``"(0, 1]"`` leaves 0 out and lets 1 in.
+==================  ==================  =======================================================
+argument            domain              what it is
+==================  ==================  =======================================================
+sigma               [0.05, 1e3]         noise standard deviation / sensitivity
+noise_multiplier    [0.05, 2e3]         noise standard deviation / clipping norm
+rate                [1e-9, 1]           probability that a record enters a batch
+steps               [0, 1e9], whole     noisy updates
+delta               [1e-30, 1)          δ of (ε, δ)
+epsilon             [0, 1e5]            ε of (ε, δ)
+mu                  [1e-6, 100]         of mu-GDP
+alpha               [0, 1]              type I error
+==================  ==================  =======================================================
+
+Inside, each public number has the accuracy that its docstring states. Outside, a check raises
+`ValueError` with the argument's name, the value it got, the range allowed and what to do.
+Functions that a user calls check their arguments once; what they call checks nothing.
+
+A check returns the value in the plain Python or numpy type that the caller computes with. Ranges
+are written as in mathematics: ``"(0, 1]"`` leaves 0 out and lets 1 in.
 """
 
 from __future__ import annotations
@@ -14,12 +30,20 @@ from typing import Any
 import numpy as np
 
 __all__ = [
-    "DELTA", "EPSILON", "instance", "instances", "number", "numbers", "one_of", "require", "same_shape", "set_fields",
-    "text", "whole_number",
+    "ALPHA", "DELTA", "EPSILON", "MU", "NOISE", "RATE", "SIGMA", "STEPS",
+    "alpha", "alphas", "delta", "epsilon", "epsilons", "instance", "instances", "mu", "number",
+    "numbers", "one_of", "rate", "require", "same_shape", "set_fields", "sigma", "steps", "text",
+    "whole_number",
 ]  # fmt: skip
 
-EPSILON = "[0, 1e30]"  # beyond, products with it may overflow
-DELTA = "[1e-300, 1)"  # below, a double loses digits
+SIGMA = "[0.05, 1e3]"
+NOISE = "[0.05, 2e3]"  # sensitivity 2C halves it: sigma under replace-one
+RATE = "[1e-9, 1]"
+STEPS = "[0, 1e9]"
+DELTA = "[1e-30, 1)"
+EPSILON = "[0, 1e5]"
+MU = "[1e-6, 100]"
+ALPHA = "[0, 1]"
 
 
 @functools.lru_cache
@@ -51,7 +75,7 @@ def _numbers(value: Any) -> np.ndarray | None:
         return None
     try:
         array = np.asarray(value, dtype=float if type(value) is int else None)
-    except (TypeError, ValueError, OverflowError, RuntimeError):  # ragged; too large; torch's gradients
+    except (TypeError, ValueError, OverflowError, RuntimeError):  # ragged, huge, torch's gradients
         return None
     with np.errstate(over="ignore"):  # a long double may lie beyond a double
         return array.astype(float, copy=False) if array.dtype.kind in "iuf" else None
@@ -60,18 +84,17 @@ def _numbers(value: Any) -> np.ndarray | None:
 def number(name: str, value: Any, interval: str = "(-inf, inf)", advice: str = "") -> float:
     """One real number in `interval`, as a float.
 
-    >>> number("q", 0.01, "(0, 1]")
-    0.01
-    >>> number("q", 1.5, "(0, 1]", "q is the probability that a record enters the batch")
+    >>> number("miss", 0.05, "(0, 1)")
+    0.05
+    >>> number("miss", 1.5, "(0, 1)", "it's a probability")
     Traceback (most recent call last):
         ...
-    ValueError: q = 1.5 isn't allowed: it must be a number in (0, 1]; q is the probability that a \
-record enters the batch
+    ValueError: miss = 1.5 isn't allowed: it must be a number in (0, 1); it's a probability
     """
-    number = _numbers(value)
-    if number is None or number.ndim or not _inside(number, interval):
+    found = _numbers(value)
+    if found is None or found.ndim or not _inside(found, interval):
         raise _refuse(name, value, f"a number in {interval}", advice)
-    return float(number)
+    return float(found)
 
 
 def whole_number(name: str, value: Any, interval: str = "[0, inf)", advice: str = "") -> int:
@@ -80,8 +103,8 @@ def whole_number(name: str, value: Any, interval: str = "[0, inf)", advice: str 
     >>> whole_number("steps", 1e4)
     10000
     """
-    number = _numbers(value)
-    if number is None or number.ndim or not _inside(number, interval) or int(value) != value:
+    found = _numbers(value)
+    if found is None or found.ndim or not _inside(found, interval) or int(value) != value:
         raise _refuse(name, value, f"a whole number in {interval}", advice)
     return int(value)
 
@@ -98,6 +121,64 @@ def numbers(name: str, value: Any, interval: str = "(-inf, inf)", advice: str = 
     if values.size == 0 or not _inside(values, interval):
         raise _refuse(name, value, f"numbers in {interval} (at least one)", advice)
     return values
+
+
+# --- the arguments of the table
+
+
+def sigma(value: Any) -> float:
+    """Noise standard deviation / sensitivity.
+
+    >>> sigma(0.01)
+    Traceback (most recent call last):
+        ...
+    ValueError: sigma = 0.01 isn't allowed: it must be a number in [0.05, 1e3]; it's noise \
+standard deviation / sensitivity
+    """
+    return number("sigma", value, SIGMA, "it's noise standard deviation / sensitivity")
+
+
+def rate(value: Any) -> float:
+    """Sampling rate: m/n."""
+    return number("rate", value, RATE, "it's the probability that a record enters a batch, m/n")
+
+
+def steps(value: Any, least: int = 0) -> int:
+    """Number of noisy updates; `least` is 1 where a formula divides by it."""
+    return whole_number("steps", value, f"[{least}, 1e9]", "it's the number of noisy updates")
+
+
+def delta(value: Any) -> float:
+    """The δ of (ε, δ)."""
+    return number("delta", value, DELTA, "it's a probability; typical values are below 1/n")
+
+
+def epsilon(value: Any) -> float:
+    """The ε of (ε, δ)."""
+    return number("epsilon", value, EPSILON)
+
+
+def epsilons(value: Any) -> np.ndarray:
+    """One ε or an array of them."""
+    return numbers("epsilon", value, EPSILON)
+
+
+def mu(value: Any) -> float:
+    """The mu of mu-GDP."""
+    return number("mu", value, MU, "it's the distance of two Gaussians in standard deviations")
+
+
+def alpha(value: Any) -> float:
+    """A type I error."""
+    return number("alpha", value, ALPHA, "it's a test's type I error")
+
+
+def alphas(value: Any) -> np.ndarray:
+    """One type I error or an array of them."""
+    return numbers("alpha", value, ALPHA, "it's a test's type I error")
+
+
+# --- other kinds of argument
 
 
 def same_shape(**arrays: np.ndarray) -> None:
@@ -120,9 +201,11 @@ def instance(name: str, value: Any, kind: Any, example: str) -> Any:
     >>> instance("law", 3, str, "GaussianLaw(1.0)")
     Traceback (most recent call last):
         ...
-    ValueError: law = 3 isn't allowed: it must be an object of the right kind; give for example GaussianLaw(1.0)
+    ValueError: law = 3 isn't allowed: it must be an object of the right kind; give for example \
+GaussianLaw(1.0)
     """
-    require(name, value, isinstance(value, kind), "an object of the right kind", f"give for example {example}")
+    advice = f"give for example {example}"
+    require(name, value, isinstance(value, kind), "an object of the right kind", advice)
     return value
 
 
@@ -144,7 +227,8 @@ def instances(name: str, values: Any, kind: Any, example: str) -> tuple:
     >>> instances("laws", (), float, "run.laws('add-remove')")
     Traceback (most recent call last):
         ...
-    ValueError: laws = () isn't allowed: it must be a tuple of at least one; give for example run.laws('add-remove')
+    ValueError: laws = () isn't allowed: it must be a tuple of at least one; give for example \
+run.laws('add-remove')
     """
     found = tuple(values) if isinstance(values, (tuple, list)) else ()
     right = len(found) > 0 and all(isinstance(value, kind) for value in found)
@@ -182,6 +266,7 @@ def text(name: str, value: Any, longest: int = 60, advice: str = "") -> str:
     >>> text("unit", "user")
     'user'
     """
-    if not isinstance(value, str) or not value.strip() or len(value) > longest or not value.isprintable():
+    good = isinstance(value, str) and value.strip() and value.isprintable()
+    if not good or len(value) > longest:
         raise _refuse(name, value, f"one line of 1 to {longest} printable letters", advice)
     return value.strip()

@@ -98,7 +98,7 @@ def _limit_mu(rate: float, steps: int, variance: float, sigma: float) -> float:
     return mu
 
 
-def clt_guarantee(law: Law, steps: int, convention: str = "of the law given") -> GaussianGuarantee:
+def clt_guarantee(law: Law, steps: int, assumptions: str = "of the law given") -> GaussianGuarantee:
     """The limit for `steps` steps of a law, as a mu-GDP statement of kind 'asymptotic'.
 
     >>> clt_guarantee(SubsampledLaw(256 / 60000, 1 / 1.3), 3516).kind
@@ -111,7 +111,7 @@ def clt_guarantee(law: Law, steps: int, convention: str = "of the law given") ->
         mu = subsampled_clt_mu(law.p, 1 / law.mu, steps)
     else:
         mu = law.mu * math.sqrt(domain.whole_number("steps", steps, "[1, 1e15]"))
-    return GaussianGuarantee(mu=mu, name="clt", kind="asymptotic", convention=convention)
+    return GaussianGuarantee(mu=mu, name="clt", kind="asymptotic", assumptions=assumptions)
 
 
 def functionals(law: Law) -> Functionals:
@@ -168,14 +168,14 @@ class BerryEsseenGuarantee(Guarantee):
 
     >>> bound = BerryEsseenGuarantee(law=SubsampledLaw(256 / 60000, 1 / 1.3), steps=3516)
     >>> round(bound.mu, 4), round(bound.gamma, 4), round(bound.floor, 3), bound.epsilon(1e-5)
-    (0.2835, 0.0338, 0.095, None)
+    (0.2835, 0.0338, 0.095, inf)
     """
 
     law: Law
     steps: int
     name: str = "berry-esseen"
     kind: Kind = "upper bound"
-    convention: str = "of the law given"
+    assumptions: str = "of the law given"
     mu: float = field(init=False)
     gamma: float = field(init=False)
 
@@ -185,15 +185,20 @@ class BerryEsseenGuarantee(Guarantee):
             reason = "isn't symmetric, and Theorem 3.4 covers symmetric trade-off functions"
             raise ValueError(f"law = {self.law} {reason}: use fixed-size batches")
         mu, gamma = central_limit([functionals(self.law)], self.steps)
-        self._keep(mu=mu, gamma=gamma)
+        domain.set_fields(self, mu=mu, gamma=gamma)
 
     @property
     def floor(self) -> float:
         """1 - G_mu(γ) + γ (at most 1): the least δ that the bound can reach, at any ε."""
         return float(1 - self.f(0.0))
 
-    def f(self, alpha: ArrayLike) -> np.ndarray:
-        shifted = np.minimum(domain.numbers("alpha", alpha, "[0, 1]") + self.gamma, 1.0)
+    @property
+    def reason(self) -> str:  # type: ignore[override]
+        floor = f"1 - G_mu(gamma) + gamma = {self.floor:.4g}"
+        return f"the bound's delta never falls below {floor}, at any epsilon"
+
+    def tradeoff(self, alpha: np.ndarray) -> np.ndarray:
+        shifted = np.minimum(alpha + self.gamma, 1.0)
         return np.maximum(0.0, gaussian_tradeoff(self.mu, shifted) - self.gamma)
 
     def upper(self, alpha: ArrayLike) -> np.ndarray:
@@ -202,23 +207,18 @@ class BerryEsseenGuarantee(Guarantee):
         shifted = np.maximum(alpha - self.gamma, 0.0)
         return np.minimum(1 - alpha, gaussian_tradeoff(self.mu, shifted) + self.gamma)
 
-    def delta(self, epsilon: ArrayLike) -> np.ndarray:
+    def profile(self, epsilon: float) -> float:
         """1 + f*(-e^ε), in closed form: G_mu's slope is -e^ε at α = Φ(-ε/mu - mu/2)."""
-        epsilon = domain.numbers("epsilon", epsilon, domain.EPSILON)
         touching = ndtr(-epsilon / self.mu - self.mu / 2) > self.gamma
         shift = self.gamma * (1 + np.exp(np.minimum(epsilon, 700.0)))
         tangent = shift + gaussian_delta(self.mu, epsilon)
-        return np.minimum(np.where(touching, tangent, self.floor), 1.0)
+        return float(min(tangent if touching else self.floor, 1.0))
 
-    def epsilon(self, delta: float) -> float | None:
-        delta = domain.number("delta", delta, "(0, 1)", "δ is a probability, typically below 1/n")
-        return None if delta < self.floor else epsilon_from_delta(lambda e: float(self.delta(e)), delta)
+    def least_epsilon(self, delta: float) -> float:
+        return math.inf if delta < self.floor else epsilon_from_delta(self.profile, delta)
 
     def details(self, delta: float) -> dict[str, Any]:
-        told: dict[str, Any] = {"mu": self.mu, "gamma": self.gamma}
-        floor = f"1 - G_mu(gamma) + gamma = {self.floor:.4g}"
-        reason = {"reason": f"the bound's delta never falls below {floor}, at any epsilon"}
-        return told | reason if delta < self.floor else told
+        return {"mu": self.mu, "gamma": self.gamma}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -240,8 +240,9 @@ class EdgeworthGuarantee(Guarantee):
     steps: int
     order: int = 2
     name: str = "edgeworth"
+    reason = "the series isn't a decreasing positive delta down to delta/10: too few steps, or too far a tail"
     kind: Kind = "asymptotic"
-    convention: str = "of the laws given"
+    assumptions: str = "of the laws given"
     _series: tuple[tuple[float, float, np.ndarray], ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -249,39 +250,35 @@ class EdgeworthGuarantee(Guarantee):
         order = domain.whole_number("order", self.order, "[0, 2]")
         laws = domain.instances("laws", self.laws, Law, LAWS_EXAMPLE)
         series = tuple(_edgeworth_series(law, steps, order) for law in laws)
-        self._keep(laws=laws, steps=steps, order=order, _series=series)
+        domain.set_fields(self, laws=laws, steps=steps, order=order, _series=series)
 
     def _profile(self, epsilon: np.ndarray) -> np.ndarray:
         """The series' δ as it is: in a far tail it can be negative or rise."""
         return np.max([_edgeworth_delta(*series, epsilon) for series in self._series], axis=0)
 
-    def delta(self, epsilon: ArrayLike) -> np.ndarray:
-        return np.clip(self._profile(domain.numbers("epsilon", epsilon, domain.EPSILON)), 0.0, 1.0)
+    def profile(self, epsilon: float) -> float:
+        return float(self._clipped(np.asarray(epsilon)))
 
-    def epsilon(self, delta: float) -> float | None:
-        """The root; None unless the series' δ decreases, from ε = 0 through δ, to a tenth of δ."""
-        delta = domain.number("delta", delta, "(0, 1)", "δ is a probability, typically below 1/n")
+    def _clipped(self, epsilon: np.ndarray) -> np.ndarray:
+        return np.clip(self._profile(epsilon), 0.0, 1.0)
+
+    def least_epsilon(self, delta: float) -> float:
+        """The root; inf unless the series' δ decreases, from ε = 0 through δ, to a tenth of δ."""
         reach = max(mean + 40 * std for mean, std, _ in self._series)
         grid = np.linspace(0.0, reach, 8001)
         profile = self._profile(grid)
         end = int(np.argmax(profile <= delta / 10))
         rises = np.any(np.diff(profile[: end + 1]) > 1e-9)
         if not 0 < profile[end] <= delta / 10 or rises:
-            return None
+            return math.inf
         if profile[0] <= delta:
             return 0.0
         excess = lambda e: float(self._profile(np.asarray(e))) - delta  # noqa: E731
         return float(brentq(excess, 0.0, grid[end], xtol=1e-13))
 
-    def f(self, alpha: ArrayLike) -> np.ndarray:
+    def tradeoff(self, alpha: np.ndarray) -> np.ndarray:
         reach = max(mean + 10 * std for mean, std, _ in self._series)
-        return tradeoff_from_delta(self.delta, alpha, np.linspace(0.0, min(reach, 690.0), 4001))
-
-    def details(self, delta: float) -> dict[str, Any]:
-        if self.epsilon(delta) is not None:
-            return {}
-        reason = f"the series isn't a decreasing positive delta down to {delta / 10:g}"
-        return {"reason": reason + ": too few steps, or too far a tail"}
+        return tradeoff_from_delta(self._clipped, alpha, np.linspace(0.0, min(reach, 690.0), 4001))
 
 
 def _edgeworth_series(law: Law, steps: int, order: int) -> tuple[float, float, np.ndarray]:

@@ -271,11 +271,11 @@ class MomentsGuarantee(Guarantee):
     conversion: Literal["tail", "renyi"] = "tail"
     name: str = "moments"
     kind: Kind = "upper bound"
-    convention: str = "of the law given"
+    assumptions: str = "of the law given"
 
     def __post_init__(self) -> None:
         domain.instance("law", self.law, Law, LAW_EXAMPLE)
-        self._keep(steps=domain.whole_number("steps", self.steps, "[1, 1e15]"))
+        domain.set_fields(self, steps=domain.whole_number("steps", self.steps, "[1, 1e15]"))
         domain.one_of("orders", self.orders, ORDERS)
         domain.one_of("conversion", self.conversion, tuple(_CONVERSIONS))
 
@@ -294,11 +294,10 @@ class MomentsGuarantee(Guarantee):
         lam = _best_order(lambda x: float(convert(self.alpha(x), x, delta)), self.orders)
         return float(convert(self.alpha(lam), lam, delta)), lam
 
-    def epsilon(self, delta: float) -> float:
+    def least_epsilon(self, delta: float) -> float:
         return self.best(delta)[0]
 
-    def delta(self, epsilon: float) -> float:
-        epsilon = domain.number("epsilon", epsilon, domain.EPSILON)
+    def profile(self, epsilon: float) -> float:
         convert = _CONVERSIONS[self.conversion][1]
         gain = _renyi_gain if self.conversion == "renyi" else np.zeros_like
         # The search compares log δ: δ itself may underflow, or be cut at 1, at most orders.

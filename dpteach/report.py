@@ -154,7 +154,7 @@ def _curve(guarantees: Iterable[Any], rows: list[dict[str, Any]], delta: float) 
             f = named[best["name"]].f(alpha)
         except ValueError:  # a curve asks more than ε at one δ does: the tensor power's lattice may be too small
             continue
-        low = np.asarray(f[0] if best["kind"] == "bracket" else f)
+        low = np.asarray(f)
         pair = f_epsilon_delta(best["epsilon"], delta, alpha)
         return {"of": best["name"], "alpha": alpha.tolist(), "beta": low.tolist(), "pair": pair.tolist()}
     return None

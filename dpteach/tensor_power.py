@@ -20,11 +20,11 @@ from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 
 from dpteach import domain
-from dpteach.guarantees import Guarantee, Kind, epsilon_from_delta, gaussian_tradeoff
+from dpteach.guarantees import Bracket, Guarantee, Kind, epsilon_from_delta, gaussian_tradeoff
 from dpteach.laws import LAW_EXAMPLE, LAWS_EXAMPLE, GaussianLaw, Law, loss_range
 from dpteach.numerics.lattice import Lattice, Side, convolve, discretise, power, regrid, tails
 
-__all__ = ["Profile", "TensorPower", "compose"]
+__all__ = ["Profile", "TensorPower", "TensorPowerEnd", "compose"]
 
 _RESOLUTION = 24  # lattice points in one standard deviation of one step
 _COARSEST = 0.1  # where losses are rare and huge, a standard deviation is no measure: coarser lattices are tried
@@ -32,7 +32,6 @@ _ONE_STAGE = 2**17  # points that one FFT may take before the power is done in t
 _TOLERANCE = 4e-4  # relative width of ε asked for
 _FINEST = 2**20  # lattice steps in one step's range of losses, at most
 _MOST_POINTS = 2**17  # beyond, the lattice isn't refined any more
-_SMALLEST_DELTA = 1e-250
 
 
 def _log_gain(tilt: np.ndarray) -> np.ndarray:
@@ -194,6 +193,7 @@ def _tilt(law: Law, steps: int, tail: float, tail_bound: np.ndarray, log_delta: 
     return float(f"{_TILTS[low_enough[0] if low_enough.size else np.argmin(floor)]:.3g}")
 
 
+@lru_cache(maxsize=64)
 def _epsilon_bracket(law: Law, steps: int, delta: float) -> tuple[float, float]:
     tilt, tail = _ask(law, steps, delta)
     resolution, low, high = float(_RESOLUTION), 0.0, math.inf
@@ -214,23 +214,19 @@ def _epsilon_bracket(law: Law, steps: int, delta: float) -> tuple[float, float]:
         if not 1 < excess < math.inf or points > _MOST_POINTS or step <= (right - left) / _FINEST:
             break
         resolution *= min(max(1.2 * math.sqrt(excess), 2.0), 8.0, max(2.0, 2 * _MOST_POINTS / points))
-    if math.isinf(high):
-        raise ValueError(
-            f"delta = {delta:g} is below what double precision resolves for {steps} steps of {law}: ask a larger delta"
-        )
     return min(low, high), high
 
 
 @dataclass(frozen=True, kw_only=True)
-class TensorPower(Guarantee):
-    """`steps` steps of the worst of `laws`: brackets (lower, upper) of δ(ε), ε(δ) and f.
+class TensorPower(Bracket):
+    """`steps` steps of the worst of `laws`: two guarantees, `lower` and `upper`, between which the truth lies.
 
     f is the symmetric trade-off function that δ(ε), ε ≥ 0, is equivalent to. The relative width of ε is below 1e-3 for
     the runs of practice; it isn't promised where losses are rare and very large, or at most a few steps' worth.
 
     >>> from dpteach.laws import SubsampledLaw
     >>> run = TensorPower(laws=(SubsampledLaw(256 / 60000, 1 / 1.3),), steps=3516)
-    >>> low, high = run.epsilon(1e-5)
+    >>> low, high = run.lower.epsilon(1e-5), run.upper.epsilon(1e-5)
     >>> low <= 1.067030 <= high and high - low < 1e-3 * high
     True
     """
@@ -239,12 +235,13 @@ class TensorPower(Guarantee):
     steps: int
     name: str = "tensor-power"
     kind: Kind = "bracket"
-    convention: str = "of the laws given"
+    assumptions: str = "of the laws given"
+    reason = "double precision resolves no such delta for so many steps, or the lattice would be too large"
 
     def __post_init__(self) -> None:
-        self._keep(laws=domain.instances("laws", self.laws, Law, LAWS_EXAMPLE))
+        domain.set_fields(self, laws=domain.instances("laws", self.laws, Law, LAWS_EXAMPLE))
         advice = "the bracket is computed for at most 1e9 steps"
-        self._keep(steps=domain.whole_number("steps", self.steps, "[1, 1e9]", advice))
+        domain.set_fields(self, steps=domain.whole_number("steps", self.steps, "[1, 1e9]", advice))
 
     def _one_epsilon(self, law: Law, delta: float) -> tuple[float, float]:
         known = _closed_form(law, self.steps)
@@ -253,19 +250,26 @@ class TensorPower(Guarantee):
         exact = epsilon_from_delta(lambda e: float(known.delta(e)), delta)
         return exact, exact
 
-    def epsilon(self, delta: float) -> tuple[float, float]:
-        delta = domain.number("delta", delta, f"({_SMALLEST_DELTA:g}, 1)", "δ is typically below 1/n")
+    @property
+    def lower(self) -> Guarantee:
+        return TensorPowerEnd(power=self, kind="lower bound")
+
+    @property
+    def upper(self) -> Guarantee:
+        return TensorPowerEnd(power=self, kind="upper bound")
+
+    def epsilon_ends(self, delta: float) -> tuple[float, float]:
+        """Both ends of ε at δ."""
         low, high = zip(*(self._one_epsilon(law, delta) for law in self.laws), strict=True)
         return max(low), max(high)
 
     def details(self, delta: float) -> dict[str, Any]:
         if len(self.laws) == 1:
             return {}
-        delta = domain.number("delta", delta, f"({_SMALLEST_DELTA:g}, 1)")
         return {"directions": {law.direction: list(self._one_epsilon(law, delta)) for law in self.laws}}
 
-    def delta(self, epsilon: float) -> tuple[float, float]:
-        epsilon = domain.number("epsilon", epsilon, domain.EPSILON)
+    def delta_ends(self, epsilon: float) -> tuple[float, float]:
+        """Both ends of δ at ε."""
         low, high = zip(*(self._one_delta(law, epsilon) for law in self.laws), strict=True)
         return max(low), max(high)
 
@@ -287,8 +291,8 @@ class TensorPower(Guarantee):
             guess = math.log(high)
         return min(low, high), high
 
-    def f(self, alpha: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-        alpha = domain.numbers("alpha", alpha, "[0, 1]")
+    def tradeoff_ends(self, alpha: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Both ends of f: the upper end of δ gives the lower one of f, which comes first."""
         curves = [self._one_f(law, alpha) for law in self.laws]
         return np.min([c[0] for c in curves], axis=0), np.min([c[1] for c in curves], axis=0)
 
@@ -300,6 +304,39 @@ class TensorPower(Guarantee):
         tail = 1e-14 / self.steps
         lower, upper = _bracket(law, self.steps, 0.0, tail, 2 * _RESOLUTION)
         return _polygon(upper, alpha), _polygon(lower, alpha)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TensorPowerEnd(Guarantee):
+    """One end of a `TensorPower`: a lower or an upper bound on ε and δ.
+
+    >>> TensorPower(laws=(GaussianLaw(1.0),), steps=1).lower.kind
+    'lower bound'
+    """
+
+    power: TensorPower
+    kind: Kind
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        return self.power.name
+
+    @property
+    def assumptions(self) -> str:  # type: ignore[override]
+        return self.power.assumptions
+
+    @property
+    def reason(self) -> str:  # type: ignore[override]
+        return "" if self.kind == "lower bound" else self.power.reason
+
+    def profile(self, epsilon: float) -> float:
+        return self.power.delta_ends(epsilon)[self.kind == "upper bound"]
+
+    def least_epsilon(self, delta: float) -> float:
+        return self.power.epsilon_ends(delta)[self.kind == "upper bound"]
+
+    def tradeoff(self, alpha: np.ndarray) -> np.ndarray:
+        return self.power.tradeoff_ends(alpha)[self.kind == "lower bound"]
 
 
 def _polygon(bound: Profile, alpha: np.ndarray) -> np.ndarray:
