@@ -14,7 +14,7 @@ WHOLE, REAL = np.arange(1.0, 65.0), np.linspace(1.0, 64.0, 631)
 
 def cases():
     """The pairs (what, function) to time, q = 0.01 and sigma = 4 where nothing else is said."""
-    law, little, fixed = PoissonLaw(Q, SIGMA), PoissonLaw(Q, 0.5), SubsampledLaw(Q, 1 / SIGMA)
+    law, little, fixed = PoissonLaw(Q, SIGMA), PoissonLaw(Q, 0.5), SubsampledLaw(Q, SIGMA)
     whole = MomentsGuarantee(law=law, steps=10000)
     real = MomentsGuarantee(law=law, steps=10000, orders="real")
     yield "log moments by quadrature, orders 1..64", lambda: log_moment(law, WHOLE)

@@ -49,7 +49,7 @@ def timed(function, *arguments):
 
 def long_run(p, sigma, answers):
     """One bracket at T = 1e8 in a process of its own: time, both ends, peak memory of the whole process in MB."""
-    seconds, ends = timed(ours, (SubsampledLaw(p, 1 / sigma),), 10**8)
+    seconds, ends = timed(ours, (SubsampledLaw(p, sigma),), 10**8)
     answers.put((seconds, ends, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024))
 
 
@@ -57,7 +57,7 @@ def main():
     """Print both tables."""
     print("  run  dp-accounting  one law  ratio  both directions  ratio")
     for name, (sigma, steps) in RUNS.items():
-        one = (SubsampledLaw(P, 1 / sigma),)
+        one = (SubsampledLaw(P, sigma),)
         both = (PoissonLaw(P, sigma, "remove"), PoissonLaw(P, sigma, "add"))
         times = []
         for _ in range(ROUNDS):

@@ -7,10 +7,10 @@ limit's μ, the T-fold tensor power.
 ========================  ==========================================  =====================================
 law                       pair (P, Q), noise in units of sensitivity  where it comes from
 ========================  ==========================================  =====================================
-`GaussianLaw(mu)`         N(mu, 1), N(0, 1)                           DRS22, Theorem 2.7
+`GaussianLaw(sigma)`      N(1, σ²), N(0, σ²)                          DRS22, Theorem 2.7
 `PoissonLaw(.., remove)`  (1-q) N(0, σ²) + q N(1, σ²), N(0, σ²)       Abadi16, Eqs. 3-4
 `PoissonLaw(.., add)`     the same pair, swapped                      Abadi16, Eqs. 3-4
-`SubsampledLaw(p, mu)`    the symmetric pair of C_p(G_mu)             DRS22, Theorems 4.2 and 5.1
+`SubsampledLaw(..)`       the symmetric pair of C_p(G_{1/σ})          DRS22, Theorems 4.2 and 5.1
 ========================  ==========================================  =====================================
 
 Three views of a law:
@@ -43,7 +43,8 @@ __all__ = [
 _TAIL = 13.0  # standard deviations kept beyond the outermost mode: the rest weighs less than 1e-37
 _POINTS, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 _MAX_PANELS = 200_000
-_SIZES = "[1e-60, 1e60]"  # of sigma, and of mu = 1/sigma
+_SIZES = "[1e-60, 1e60]"
+_SIGMA_ADVICE = "noise std / sensitivity"
 _RATE_ADVICE = "it's the probability that a record enters a batch, m/n"
 
 
@@ -146,13 +147,18 @@ def _inverse_loss(q: float, loss: ArrayLike) -> np.ndarray:
 class _Mixture:
     """The pair (1-rate) N(0, 1) + rate N(mu, 1) and N(0, 1), in the direction 'remove'; swapped in 'add'.
 
-    mu = 1/σ is the distance between the two Gaussians in standard deviations; rate is q or p, and 1 for the Gaussian
-    pair itself.
+    `rate` is q or p, and 1 for the Gaussian pair itself; `mu` = 1/sigma is the distance between the two Gaussians in
+    standard deviations.
     """
 
-    mu: float
-    rate: float = 1.0
+    rate: float
+    sigma: float
     direction: str = "remove"
+
+    @property
+    def mu(self) -> float:
+        """1/sigma."""
+        return 1 / self.sigma
 
     def _loss(self, t: np.ndarray) -> np.ndarray:
         return mixture_loss(self.rate, self.mu * t - self.mu**2 / 2)
@@ -206,16 +212,17 @@ def _generator(rng: np.random.Generator) -> np.random.Generator:
 
 @dataclass(frozen=True)
 class GaussianLaw(_Mixture):
-    """The Gaussian mechanism with noise 1/mu times the L2 sensitivity: N(mu, 1) against N(0, 1). Symmetric.
+    """The Gaussian mechanism with noise sigma times the L2 sensitivity: N(1, σ²) against N(0, σ²). Symmetric.
 
     >>> float(GaussianLaw(1.0).delta(1.0)) == float(gaussian_delta(1.0, 1.0))
     True
     """
 
-    mu: float
+    sigma: float
+    rate = 1.0
 
     def __post_init__(self) -> None:
-        domain.set_fields(self, mu=domain.number("mu", self.mu, _SIZES, "1/sigma"))
+        domain.set_fields(self, sigma=domain.number("sigma", self.sigma, _SIZES, _SIGMA_ADVICE))
 
 
 @dataclass(frozen=True)
@@ -230,15 +237,14 @@ class PoissonLaw(_Mixture):
     True
     """
 
-    q: float
+    rate: float
     sigma: float
     direction: Literal["remove", "add"] = "remove"
 
     def __post_init__(self) -> None:
         domain.one_of("direction", self.direction, ("remove", "add"))
-        domain.set_fields(self, q=domain.number("q", self.q, "(0, 1]", _RATE_ADVICE))
-        domain.set_fields(self, sigma=domain.number("sigma", self.sigma, _SIZES, "noise std / sensitivity"))
-        domain.set_fields(self, mu=1 / self.sigma, rate=self.q)
+        domain.set_fields(self, rate=domain.number("rate", self.rate, "(0, 1]", _RATE_ADVICE))
+        domain.set_fields(self, sigma=domain.number("sigma", self.sigma, _SIZES, _SIGMA_ADVICE))
 
 
 def _mixture_delta(q: float, mu: float, epsilon: np.ndarray) -> np.ndarray:
@@ -260,7 +266,7 @@ def _swapped_delta(q: float, mu: float, epsilon: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class SubsampledLaw(_Mixture):
-    """The law of C_p(G_mu): one step of DRS22's Algorithm 1 with p = m/n and mu = 1/sigma. Symmetric.
+    """The law of C_p(G_mu): one step of DRS22's Algorithm 1 with p = rate = m/n and mu = 1/sigma. Symmetric.
 
     Neighbours: replace one record; batches: uniform subsets of exactly m. With L(t) = log(1 - p + p e^{μt - μ²/2})
     the loss under P has density (1-p)φ(t) + pφ(t-μ) at L(t) and density φ(t) at -L(t), t > μ/2, and an atom
@@ -272,23 +278,23 @@ class SubsampledLaw(_Mixture):
     0.191462
     """
 
-    p: float
-    mu: float
+    rate: float
+    sigma: float
 
     def __post_init__(self) -> None:
-        domain.set_fields(self, p=domain.number("p", self.p, "(0, 1]", _RATE_ADVICE))
-        domain.set_fields(self, mu=domain.number("mu", self.mu, _SIZES, "1/sigma"), rate=self.p)
+        domain.set_fields(self, rate=domain.number("rate", self.rate, "(0, 1]", _RATE_ADVICE))
+        domain.set_fields(self, sigma=domain.number("sigma", self.sigma, _SIZES, _SIGMA_ADVICE))
 
     @property
     def atom(self) -> float:
         """P(L = 0) = Q(L = 0): length of the slope -1 segment."""
-        return (1 - self.p) * float(2 * ndtr(self.mu / 2) - 1)
+        return (1 - self.rate) * float(2 * ndtr(self.mu / 2) - 1)
 
     def delta(self, epsilon: ArrayLike) -> np.ndarray:
         """Exact δ(ε) of one step, any real ε: p·δ_G(log(1 + (e^ε - 1)/p)) for ε ≥ 0, by symmetry below."""
         epsilon = domain.numbers("epsilon", epsilon)
         size = np.abs(epsilon)
-        profile = _mixture_delta(self.p, self.mu, size)
+        profile = _mixture_delta(self.rate, self.mu, size)
         return np.where(epsilon >= 0, profile, -np.expm1(-size) + np.exp(-size) * profile)
 
     def nodes(self, order: float = 1.0, corner: float = math.nan) -> Nodes:
@@ -305,8 +311,8 @@ class SubsampledLaw(_Mixture):
         size = domain.whole_number("size", size, "[1, 1e9]")
         uniform = _generator(rng).random(size)
         below = float(ndtr(-self.mu / 2))  # mass of φ on t > μ/2, the branch at -L(t)
-        above = (1 - self.p) * below + self.p * float(ndtr(self.mu / 2))
-        t = np.abs(_upper_normal(self.mu, self.p, size, rng, uniform < below))
+        above = (1 - self.rate) * below + self.rate * float(ndtr(self.mu / 2))
+        t = np.abs(_upper_normal(self.mu, self.rate, size, rng, uniform < below))
         loss = self._loss(t)
         return np.where(uniform < below, -loss, np.where(uniform < below + above, loss, 0.0))
 

@@ -101,14 +101,14 @@ def _limit_mu(rate: float, steps: int, variance: float, sigma: float) -> float:
 def clt_guarantee(law: Law, steps: int, assumptions: str = "of the law given") -> GaussianGuarantee:
     """The limit for `steps` steps of a law, as a mu-GDP statement of kind 'asymptotic'.
 
-    >>> clt_guarantee(SubsampledLaw(256 / 60000, 1 / 1.3), 3516).kind
+    >>> clt_guarantee(SubsampledLaw(256 / 60000, 1.3), 3516).kind
     'asymptotic'
     """
     domain.instance("law", law, Law, LAW_EXAMPLE)
     if isinstance(law, PoissonLaw):
-        mu = poisson_clt_mu(law.q, law.sigma, steps)
+        mu = poisson_clt_mu(law.rate, law.sigma, steps)
     elif isinstance(law, SubsampledLaw):
-        mu = subsampled_clt_mu(law.p, 1 / law.mu, steps)
+        mu = subsampled_clt_mu(law.rate, law.sigma, steps)
     else:
         mu = law.mu * math.sqrt(domain.whole_number("steps", steps, "[1, 1e15]"))
     return GaussianGuarantee(mu=mu, name="clt", kind="asymptotic", assumptions=assumptions)
@@ -120,7 +120,7 @@ def functionals(law: Law) -> Functionals:
     Exact to about 1e-12 relative: |L|³ and |L - kl|³ have a corner, which becomes the end of a
     panel. DRS22, before Theorem 3.4; for C_p(G_mu) these are Lemma 5.5's integrals.
 
-    >>> found = functionals(SubsampledLaw(256 / 60000, 1 / 1.3))
+    >>> found = functionals(SubsampledLaw(256 / 60000, 1.3))
     >>> " ".join(f"{x:.6g}" for x in found)
     '1.14299e-05 2.28608e-05 3.90682e-07 3.90677e-07'
     """
@@ -147,7 +147,7 @@ def central_limit(parts: Sequence[Functionals], steps: int = 1) -> tuple[float, 
     trade-off functions.
 
     >>> from dpteach.laws import GaussianLaw
-    >>> round(central_limit([functionals(GaussianLaw(0.3))], 100)[0], 12)  # G_0.3^{⊗100} = G_3
+    >>> round(central_limit([functionals(GaussianLaw(1 / 0.3))], 100)[0], 12)  # G_0.3^{⊗100} = G_3
     3.0
     """
     steps = domain.whole_number("steps", steps, "[1, 1e15]")
@@ -166,7 +166,7 @@ class BerryEsseenGuarantee(Guarantee):
     and `GaussianLaw`. δ(ε) = γ(1 + e^ε) + δ_G(ε) while e^ε is less than the slope of G_mu at γ, and
     constant, 1 - G_mu(γ) + γ, from there on: below that δ the bound says nothing.
 
-    >>> bound = BerryEsseenGuarantee(law=SubsampledLaw(256 / 60000, 1 / 1.3), steps=3516)
+    >>> bound = BerryEsseenGuarantee(law=SubsampledLaw(256 / 60000, 1.3), steps=3516)
     >>> round(bound.mu, 4), round(bound.gamma, 4), round(bound.floor, 3), bound.epsilon(1e-5)
     (0.2835, 0.0338, 0.095, inf)
     """
@@ -180,7 +180,7 @@ class BerryEsseenGuarantee(Guarantee):
     gamma: float = field(init=False)
 
     def __post_init__(self) -> None:
-        domain.instance("law", self.law, Law, "SubsampledLaw(p, mu)")
+        domain.instance("law", self.law, Law, "SubsampledLaw(rate, sigma)")
         if isinstance(self.law, PoissonLaw):
             reason = "isn't symmetric, and Theorem 3.4 covers symmetric trade-off functions"
             raise ValueError(f"law = {self.law} {reason}: use fixed-size batches")
@@ -231,7 +231,7 @@ class EdgeworthGuarantee(Guarantee):
     better than 0. Several laws (remove, add): the worse. Zheng, Dong, Long and Su 2020 expand the
     law under P and under Q separately; one law alone keeps δ consistent.
 
-    >>> series = EdgeworthGuarantee(laws=(SubsampledLaw(256 / 60000, 1 / 1.3),), steps=3516)
+    >>> series = EdgeworthGuarantee(laws=(SubsampledLaw(256 / 60000, 1.3),), steps=3516)
     >>> round(series.epsilon(1e-5), 4)  # the exact tensor power: 1.06703; Corollary 5.4: 1.0685
     1.067
     """

@@ -117,7 +117,7 @@ def log_moment(law: Law, lam: ArrayLike) -> np.ndarray:
     negative.
 
     >>> from dpteach.laws import GaussianLaw
-    >>> round(float(log_moment(GaussianLaw(0.5), 3.0)), 12)  # λ(λ+1)μ²/2
+    >>> round(float(log_moment(GaussianLaw(2.0), 3.0)), 12)  # λ(λ+1)μ²/2
     1.5
     """
     lam = domain.numbers("lam", lam, "(0, 1e8]", "λ is the order of the moment")
@@ -284,7 +284,7 @@ class MomentsGuarantee(Guarantee):
         law = self.law
         lam = lam if type(lam) is int else domain.number("lam", lam, _LAM)
         if isinstance(law, PoissonLaw) and law.direction == "remove" and isinstance(lam, int) and lam < _LONG_SUM:
-            return self.steps * log_e2_integer(law.q, law.sigma, lam)
+            return self.steps * log_e2_integer(law.rate, law.sigma, lam)
         return self.steps * float(log_moment(law, lam))
 
     def best(self, delta: float) -> tuple[float, float]:

@@ -187,7 +187,7 @@ class NoisySGD:
         Raises `ValueError` with the reason for the two combinations without a bound here.
 
         >>> NoisySGD.abadi16(sampling_rate=0.01, sigma=4.0, steps=1).laws("add-remove")
-        (PoissonLaw(q=0.01, sigma=4.0, direction='remove'), PoissonLaw(q=0.01, sigma=4.0, direction='add'))
+        (PoissonLaw(rate=0.01, sigma=4.0, direction='remove'), PoissonLaw(rate=0.01, sigma=4.0, direction='add'))
         """
         sigma, rate = self.sigma(relation), self.sampling_rate
         reason = _NO_BOUND.get((self.sampling, relation))
@@ -195,4 +195,4 @@ class NoisySGD:
             raise ValueError(f"relation = {relation!r} with sampling = {self.sampling!r} isn't covered: {reason}")
         if relation == "add-remove":
             return (PoissonLaw(rate, sigma, "remove"), PoissonLaw(rate, sigma, "add"))
-        return (SubsampledLaw(rate, 1 / sigma),)
+        return (SubsampledLaw(rate, sigma),)

@@ -43,7 +43,7 @@ def _log_gain(tilt: np.ndarray) -> np.ndarray:
 class Profile:
     """δ(ε) of a lattice's law: e^scale(A_k - e^{ε - z_k}B_k) for z_{k-1} < ε <= z_k, give or take the error.
 
-    >>> lattice = compose(GaussianLaw(0.1), 100, 0.0, 1e-12, 24, "upper")
+    >>> lattice = compose(GaussianLaw(10.0), 100, 0.0, 1e-12, 24, "upper")
     >>> upper = Profile(lattice, "upper", *tails(lattice))
     >>> exact = float(GaussianLaw(1.0).delta(1.0))
     >>> exact <= float(upper.delta(1.0)) < exact + 1e-4
@@ -143,7 +143,7 @@ def compose(law: Law, steps: int, tilt: float, tail: float, resolution: float, s
     tilt ≥ 0 is the exponential tilt, tail the P mass per step that may be rounded away, resolution the number of
     lattice points in one (tilted) standard deviation of one step.
 
-    >>> mean, deviation = compose(GaussianLaw(0.1), 100, 0.0, 1e-12, 24, "upper").moments()
+    >>> mean, deviation = compose(GaussianLaw(10.0), 100, 0.0, 1e-12, 24, "upper").moments()
     >>> round(deviation / 24 / 10, 3)  # √100 times one step's deviation, which 24 lattice points make
     1.0
     """
@@ -164,7 +164,7 @@ def compose(law: Law, steps: int, tilt: float, tail: float, resolution: float, s
 def _closed_form(law: Law, steps: int) -> Law | None:
     """The law of all steps where it's known: a Gaussian's tensor power is Gaussian, and one step is one step."""
     if law.rate == 1:
-        return GaussianLaw(law.mu * math.sqrt(steps))
+        return GaussianLaw(law.sigma / math.sqrt(steps))
     return law if steps == 1 else None
 
 
@@ -225,7 +225,7 @@ class TensorPower(Bracket):
     the runs of practice; it isn't promised where losses are rare and very large, or at most a few steps' worth.
 
     >>> from dpteach.laws import SubsampledLaw
-    >>> run = TensorPower(laws=(SubsampledLaw(256 / 60000, 1 / 1.3),), steps=3516)
+    >>> run = TensorPower(laws=(SubsampledLaw(256 / 60000, 1.3),), steps=3516)
     >>> low, high = run.lower.epsilon(1e-5), run.upper.epsilon(1e-5)
     >>> low <= 1.067030 <= high and high - low < 1e-3 * high
     True

@@ -220,7 +220,7 @@ def test_warnings():
 def test_limit_of_a_plain_gaussian_is_exact():
     from dpteach.laws import GaussianLaw
 
-    assert_allclose(clt_guarantee(GaussianLaw(0.3), 25).mu, 1.5, rtol=1e-15)
+    assert_allclose(clt_guarantee(GaussianLaw(1 / 0.3), 25).mu, 1.5, rtol=1e-15)
 
 
 @SETTINGS

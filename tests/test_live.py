@@ -71,8 +71,8 @@ PAIRS = [(e, d, a) for e in (0, 1, 5) for d in (0, 1e-5, 0.3) for a in (0, 0.01,
 LIMITS = [(p, s, t) for p in RATES for s in SIGMAS for t in (1, 3516, 10**7)]
 MOMENTS = [(q, s, k) for q in RATES for s in SIGMAS for k in (1, 2, 3, 7, 40, 200)]
 LEMMA = [(q, s, k) for q, s in ((1e-4, 1.0), (0.01, 4.0), (0.04, 1.0), (0.001, 7.5)) for k in (1, 2, 3)]
-LAWS = {"gaussian": lambda q, s: laws.GaussianLaw(1 / s), "remove": lambda q, s: laws.PoissonLaw(q, s, "remove"),
-        "add": lambda q, s: laws.PoissonLaw(q, s, "add"), "replace": lambda q, s: laws.SubsampledLaw(q, 1 / s)}
+LAWS = {"gaussian": lambda q, s: laws.GaussianLaw(s), "remove": lambda q, s: laws.PoissonLaw(q, s, "remove"),
+        "add": lambda q, s: laws.PoissonLaw(q, s, "add"), "replace": lambda q, s: laws.SubsampledLaw(q, s)}
 LOSSES = [(name, q, s, e) for name in LAWS for q in RATES[1:] for s in (0.5, 1.3, 4.0)
           for e in (0, 1e-3, 0.03, 0.3, 1, 3, 9)]
 LOSS_POINTS = LOSSES + [(name, q, s, -e) for name, q, s, e in LOSSES if 0 < e < 3]
@@ -103,7 +103,7 @@ CLOSED = {
                 lambda n, m, e: steps_for_epochs(int(n), int(m), e)),
     "mixtureLoss": ([(q, x) for q in RATES for x in (-50, -1, -1e-6, 0, 0.3, 1, 40)],
                     lambda q, x: laws.mixture_loss(q, np.array(x))),
-    "atom": ([(p, 1 / s) for p in RATES for s in SIGMAS], lambda p, mu: laws.SubsampledLaw(p, mu).atom),
+    "atom": ([(p, 1 / s) for p in RATES for s in SIGMAS], lambda p, mu: laws.SubsampledLaw(p, 1 / mu).atom),
     "lossDelta": (LOSSES, lambda name, q, s, e: LAWS[name](q, s).delta(e)),
     "lossTail": (LOSS_POINTS, exact_tail),
     "logMoment": (MOMENTS, lambda q, s, k: moments.log_e2_integer(q, s, int(k))),
@@ -129,7 +129,7 @@ def test_the_density_of_the_loss_integrates_to_its_masses(wide):
                            for a, b in zip(edges[:-1], edges[1:], strict=True)])
         mass = laws.loss_masses(LAWS[name](q, sigma), edges)[0]
         if name == "replace":
-            mass[(edges[:-1] <= 0) & (edges[1:] > 0)] -= laws.SubsampledLaw(q, 1 / sigma).atom
+            mass[(edges[:-1] <= 0) & (edges[1:] > 0)] -= laws.SubsampledLaw(q, sigma).atom
         np.testing.assert_allclose(inside, mass, atol=0.01)
 
 
@@ -153,7 +153,7 @@ def test_the_region_of_lemma_3(wide):
 def both(law, p, sigma):
     """All laws of a convention: the grid holds one direction of the Poisson pair, the truth is the worse of both."""
     if law == "fixed":
-        return (laws.SubsampledLaw(p, 1 / sigma),)
+        return (laws.SubsampledLaw(p, sigma),)
     return laws.PoissonLaw(p, sigma, "remove"), laws.PoissonLaw(p, sigma, "add")
 
 

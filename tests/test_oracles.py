@@ -48,7 +48,7 @@ def bracket(q, sigma, steps, delta, which="add-remove"):
     laws = {
         "remove": (PoissonLaw(q, sigma, "remove"),), "add": (PoissonLaw(q, sigma, "add"),),
         "add-remove": (PoissonLaw(q, sigma, "remove"), PoissonLaw(q, sigma, "add")),
-        "fixed-size": (SubsampledLaw(q, 1 / sigma),),
+        "fixed-size": (SubsampledLaw(q, sigma),),
     }[which]  # fmt: skip
     return TensorPower(laws=laws, steps=steps).epsilon(delta)
 
@@ -161,7 +161,7 @@ def renyi_without_replacement(record):
     """A looser bound than the moments of C_p(G): above them, and what the installed program still says."""
     q, sigma, steps = facts(record)
     theirs, order = record["value"]
-    own = MomentsGuarantee(law=SubsampledLaw(q, 1 / sigma), steps=steps, conversion="renyi").epsilon(1e-5)
+    own = MomentsGuarantee(law=SubsampledLaw(q, sigma), steps=steps, conversion="renyi").epsilon(1e-5)
     within(own / theirs, 0.5, 1.0)
     made = RdpAccountant(neighboring_relation=dp_accounting.NeighboringRelation.REPLACE_ONE)
     event = dp_accounting.SampledWithoutReplacementDpEvent(60000, 256, dp_accounting.GaussianDpEvent(sigma))
@@ -301,7 +301,7 @@ def estimate(record):
 
 def lemma_5_5(record):
     q, sigma, steps = facts(record)
-    found = functionals(SubsampledLaw(q, 1 / sigma))
+    found = functionals(SubsampledLaw(q, sigma))
     mu, gamma = central_limit([found], steps)
     own = {"kl": found.kl, "k2": found.kappa2, "k3": found.kappa3, "k3bar": found.kappa3_bar, "mu": mu, "gamma": gamma}
     assert own.keys() == record["value"].keys()
@@ -310,7 +310,7 @@ def lemma_5_5(record):
 
 def moments_of_the_subsampled_law(record):
     q, sigma, steps = facts(record)
-    law = SubsampledLaw(q, 1 / sigma)
+    law = SubsampledLaw(q, sigma)
     own = [MomentsGuarantee(law=law, steps=steps, conversion=name).epsilon(1e-5) for name in ("tail", "renyi")]
     near(record["value"], own, 6e-5)  # rounded to 4 digits there
 
@@ -510,7 +510,7 @@ def test_calibration_against_dp_accounting():
         for delta in (1e-10, 1e-5, 0.1):
             theirs = dp_accounting.get_sigma_gaussian(epsilon, delta)
             assert_allclose(1 / gaussian_mu(epsilon, delta), theirs, rtol=1e-9)
-            mu = GaussianLaw(1 / theirs).mu
+            mu = GaussianLaw(theirs).mu
             assert_allclose(GaussianGuarantee(mu=mu).epsilon(delta), epsilon, rtol=1e-8)
 
 

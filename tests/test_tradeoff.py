@@ -278,7 +278,7 @@ def test_subsampled_gaussian_three_ways(rate, mu):
     assert np.all(below(ALPHA) <= closed + 1e-13) and np.all(closed <= above(ALPHA) + 1e-13)
     assert distance(below, above) < 1e-4 * max(rate, 1e-9)
     if rate:  # the one-step law's exact profile, by duality
-        law = SubsampledLaw(rate, mu)
+        law = SubsampledLaw(rate, 1 / mu)
         for epsilon in (0.0, 0.3, 1.0):
             lines = 1 - float(law.delta(epsilon)) - math.exp(epsilon) * ALPHA
             assert np.all(lines <= closed + 1e-13)

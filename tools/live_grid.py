@@ -46,7 +46,7 @@ ERROR = ((0.1, 0.01), (0.04, 0.03), (0.0, 0.15))  # from which p²T on: relative
 
 def laws(name, p, sigma):
     """The law of one step under each convention: 'remove' decides under add/remove for every ε ≥ 0 on the grid."""
-    return SubsampledLaw(p, 1 / sigma) if name == "fixed" else PoissonLaw(p, sigma, "remove")
+    return SubsampledLaw(p, sigma) if name == "fixed" else PoissonLaw(p, sigma, "remove")
 
 
 def chebyshev(low, high, count):
@@ -111,7 +111,7 @@ def save(fig, name):
 
 def draw_tradeoff():
     """Run A with replace-one neighbours: limit, exact curve, and the lines of (ε, δ) with the exact ε."""
-    run = TensorPower(laws=(SubsampledLaw(256 / 60000, 1 / 1.3),), steps=3516)
+    run = TensorPower(laws=(SubsampledLaw(256 / 60000, 1.3),), steps=3516)
     limit, delta = clt_guarantee(run.laws[0], run.steps), 1e-5
     fig, (plane, profile) = figure(["type I error α", "ε"], ["type II error β", "δ"], columns=2)
     alpha = np.concatenate([[0.0], np.geomspace(1e-6, 0.5, 200), 1 - np.geomspace(0.5, 1e-6, 200), [1.0]])
