@@ -3,7 +3,6 @@
 import guards
 import nbformat.v4 as nb
 import pytest
-from frame import KEPT, chapters
 
 
 def cell(source="x = f(1)", *, count=1, text="", outputs=(), **metadata):
@@ -45,8 +44,66 @@ def test_the_book_passes_every_guard():
     assert guards.book_problems() == []
 
 
-def test_kept_notebooks_are_there():
-    assert len(list(KEPT.glob("*.ipynb"))) == len(chapters())
+def test_no_less_is_compared_than_in_the_first_edition():
+    """Its kept notebooks held 364 compared cells with 2583 numbers in their output."""
+    counts = [guards.compared(kept) for _, kept in guards.kept_notebooks()]
+    cells, numbers = map(sum, zip(*counts, strict=True))
+    assert cells >= 364 and numbers >= 2583
+
+
+LESSON, KEEP = {"tags": ["lesson"]}, {"tags": ["keep", "remove-cell"]}
+
+
+def checking(shown="Checked: 3 cases", printed="some cases\n3 cases\n", source="assert f(1) > 0\nprint('3 cases')"):
+    return cell(source, text=printed, tags=["check", "hide-cell"], mystnb={"code_prompt_show": shown})
+
+
+@pytest.mark.parametrize("good", [
+    cell("def f(x):\n    return x", **LESSON),
+    cell("\n\n".join(["x = f(1)"] * 15), text="1", **LESSON),
+    cell("x = " + "1" * 74, **LESSON),
+    cell("record('a', 1)", text="a = 1", **KEEP),
+    cell("draw()\nassert x > 0", outputs=[FIGURE], tags=["figure", "hide-input"]),
+    cell("train()\nassert x > 0", text="9", tags=["nbval-ignore-output", *KEEP["tags"]]),
+    checking(),
+    solution(), check_cell(),
+], ids=range(9))
+def test_a_cell_of_each_kind_is_let_through(good):
+    assert guards.unkind(notebook(good)) == []
+
+
+@pytest.mark.parametrize("bad", [
+    cell(),
+    cell(tags=["keep"]),                                       # the text would see its key
+    cell(tags=["lesson", "hide-input"]),
+    cell("assert f(1) > 0", **LESSON),
+    cell("for x in grid:\n    assert f(x) > 0", **LESSON),
+    cell("record('a', f(1))", text="a = 1", **LESSON),
+    cell("draw()\nrecord('a', f(1))", outputs=[FIGURE], tags=["figure", "hide-input"]),
+    cell("\n".join(["x = f(1)"] * 16), **LESSON),
+    cell("x = " + "1" * 75, **LESSON),
+    checking(shown="Checked: 4 cases"),
+    checking(shown="3 cases"),
+    checking(shown=""),
+    checking(printed=""),
+    checking(source="print('3 cases')"),
+], ids=range(14))
+def test_a_cell_that_is_not_what_its_kind_promises_is_refused(bad):
+    assert len(guards.unkind(notebook(bad))) == 1
+
+
+def test_what_a_page_shows_is_counted():
+    kept = notebook(cell("x = f(1)\n\ny = 2", text="3 4", **LESSON), cell("a b", text="c d", **KEEP), checking(),
+                    cell("p q", outputs=[FIGURE], text="5", tags=["figure", "hide-input"]), solution(),
+                    prose("one two three"))
+    assert guards.budget(kept) == (2, 9, 12)
+    assert guards.over_budget({"page": (2, 9, 12)}) and not guards.over_budget({"page": (2, 2, 10)})
+    assert guards.over_budget({"a": (1500, 1, 10), "b": (501, 1, 10)})
+    assert guards.compared(kept) == (4, 4)
+
+
+def test_the_line_of_a_check_is_what_it_printed_last():
+    assert "Checked: 3 cases" in guards.unkind(notebook(checking(shown="Checked: 2 cases")))[0]
 
 
 def test_a_cell_that_was_not_run_is_refused():

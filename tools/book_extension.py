@@ -2,6 +2,7 @@
 
 - A change in dpteach runs the chapters again, two at a time.
 - Figures, theorems, exercises and equations are numbered within their chapter: Lemma 12.2.
+- Folded cells say what they hold: the code of a figure, what was checked.
 - No page asks for anything outside the book.
 - The book's own script, and two small repairs of what a screen reader is told.
 - Each chapter can be downloaded as a notebook that Jupyter shows and runs as it is.
@@ -29,6 +30,7 @@ from mathml import register as register_mathml
 from plain import write_downloads
 from run_ahead import register as register_run_ahead
 from status import register as register_status
+from theorems import register as register_theorems
 
 CACHES = ROOT / ".cache" / "notebooks"
 _assign_figure_numbers = TocTreeCollector.assign_figure_numbers
@@ -92,6 +94,22 @@ def name_by_text(app, page, template, context, doctree):
         context["body"] = context["body"].replace(said, instead)
 
 
+FOLDED = {"figure": "Code of this figure", "exercise": "The check of this exercise"}
+
+
+def fold(app, doctree):
+    """What a folded cell's line says, open or not; the check of an exercise is folded as well."""
+    for cell in doctree.findall(nodes.container):
+        if cell.get("nb_element") != "cell_code":
+            continue
+        tags = cell["cell_metadata"].get("tags", [])
+        if cell["cell_metadata"].get("nbgrader", {}).get("grade"):
+            cell["hide_mode"], tags = "all", ["exercise"]
+            cell["classes"].append("tag_exercise")
+        for tag in {"figure", "check", "exercise"} & set(tags):
+            cell["prompt_show"] = cell["prompt_hide"] = FOLDED.get(tag) or cell["prompt_show"]
+
+
 def drop_launch(app):
     """The EPUB has no place for launch buttons, and the theme that would make them isn't there."""
     if app.builder.name == "epub":
@@ -151,6 +169,7 @@ def setup(app):
     app.add_config_value("book_extension", written, "html")  # a change here writes every page again
     register_mathml(app)
     register_status(app)
+    register_theorems(app)
     register_run_ahead(app)
     drop_thebe(app)
     TocTreeCollector.assign_figure_numbers = chapter_numbers(_assign_figure_numbers)
@@ -159,6 +178,7 @@ def setup(app):
     app.connect("builder-inited", drop_launch)
     app.connect("html-page-context", offer_notebook, priority=100)
     app.connect("build-finished", write_notebooks)
+    app.connect("doctree-read", fold)
     app.connect("doctree-resolved", drop_scripts)
     app.connect("builder-inited", add_script)
     app.connect("html-page-context", name_by_text)

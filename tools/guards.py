@@ -6,13 +6,29 @@ is well. tests/test_frame_guards.py runs them on the book, and on made-up bad in
 
 import ast
 import re
+import sys
 
 import nbformat
 import yaml
 from frame import BOOK, KEPT, ROOT, chapters, kept_notebook
 from outputs import convert
 
-__all__ = ["book_problems", "chapter_problems"]
+__all__ = ["book_problems", "budget", "chapter_problems", "compared", "kind"]
+
+# The kinds of cells, each by the tags that its header carries.
+KINDS = {"lesson": {"lesson"}, "figure": {"figure", "hide-input"}, "check": {"check", "hide-cell"},
+         "keep": {"keep", "remove-cell"}}
+LINES, WIDTH = 15, 78  # of a lesson cell: lines that aren't blank, characters of a line
+CODE_LINES, CODE_SHARE = 2000, 0.20  # visible code of all chapters; code and output among a page's words
+CHECKED = "Checked: "
+# Chapters whose cells don't have a kind yet.
+UNCONVERTED = {
+    "00-conventions", "00-preface", "00-prerequisites", "01-privacy-loss", "02-log-moments",
+    "03-sampled-gaussian", "04-lemma-3", "05-theorem-1", "06-strong-composition", "07-renyi",
+    "08-trade-offs", "09-composition-clt", "10-subsampling", "11-noisy-sgd", "12-clt",
+    "13-berry-esseen", "14-per-sample-gradients", "15-training-on-mnist", "16-figure-7",
+    "17-which-noise", "18-auditing", "19-beyond-one-machine", "20-reporting", "oracles",
+}
 
 GLUE = re.compile(r"\{glue(?::\w+)?\}`([^`:]+)(?::[^`]*)?`|```+\{glue(?::\w+)?\} *([^\s`]+)")
 NUMREF = re.compile(r"\{numref\}`(?:([^`<>]+)|[^`<]*<([^`>]+)>)`")
@@ -35,6 +51,76 @@ def _code(notebook):
 
 def _tags(cell):
     return set(cell.metadata.get("tags", []))
+
+
+def kind(cell):
+    """'lesson', 'figure', 'check' or 'keep' by a cell's tags, 'exercise' by its metadata, else None."""
+    if "nbgrader" in cell.metadata or "solution-text" in _tags(cell):
+        return "exercise"
+    tags = _tags(cell) - {"nbval-ignore-output"}
+    return next((name for name, wanted in KINDS.items() if tags == wanted), None)
+
+
+def _printed(cell):
+    """The text that a cell printed or returned, pictures' names left out."""
+    texts = ["".join(output.get("text", "") or output.get("data", {}).get("text/plain", ""))
+             for output in cell.get("outputs", [])]
+    return "".join(text for text in texts if not text.startswith("<Figure "))
+
+
+def unkind(kept):
+    """Cells of no kind, and cells that aren't what their kind promises."""
+    problems = []
+    for label, cell in _code(kept):
+        tree, told = ast.Module(_parse(cell), []), kind(cell)
+        names = [getattr(node.func, "id", "") for node in ast.walk(tree) if isinstance(node, ast.Call)]
+        lines = [line for line in cell.source.splitlines() if line.strip()]
+        found = []
+        if told is None:
+            found.append("needs one kind: " + "; ".join(", ".join(sorted(t)) for t in KINDS.values()))
+        elif told not in ("keep", "exercise") and "record" in names:
+            found.append("records a number: only a keep cell does, since its output isn't shown")
+        if told == "lesson":
+            if any(isinstance(node, ast.Assert) for node in ast.walk(tree)):
+                found.append("a lesson asserts nothing: move it to a check cell")
+            if len(lines) > LINES or max(map(len, lines), default=0) > WIDTH:
+                found.append(f"a lesson has at most {LINES} lines of {WIDTH} characters")
+        if told == "check":
+            shown = cell.metadata.get("mystnb", {}).get("code_prompt_show", "")
+            last = (_printed(cell).strip().splitlines() or [""])[-1]
+            if not shown.startswith(CHECKED) or shown != CHECKED + last:
+                found.append(f"its line {shown!r} must be {CHECKED + last!r}, after what it printed last")
+            if not _asserts(tree.body):
+                found.append("a check asserts something")
+        problems += [f"{label}: {problem}" for problem in found]
+    return problems
+
+
+def budget(kept):
+    """(visible lines of code, words of visible code and output, all words) of a chapter's page."""
+    lines = code = 0
+    for _, cell in _code(kept):
+        if kind(cell) in ("lesson", None):
+            lines += sum(bool(line.strip()) for line in cell.source.splitlines())
+            code += len(cell.source.split())
+        if kind(cell) in ("lesson", "figure", None):
+            code += len(_printed(cell).split())
+    return lines, code, code + sum(len(c.source.split()) for c in kept.cells if c.cell_type == "markdown")
+
+
+def over_budget(budgets):
+    """Pages with more code and output among their words than may be, or all of them with too much code."""
+    problems = [f"{name}: {code / words:.0%} of its words are code and output, at most {CODE_SHARE:.0%}"
+                for name, (_, code, words) in budgets.items() if code > CODE_SHARE * words]
+    total = sum(lines for lines, _, _ in budgets.values())
+    return problems + [f"{total} lines of visible code, at most {CODE_LINES}"] * (total > CODE_LINES)
+
+
+def compared(kept):
+    """(cells, numbers in their output) that a run of the notebook is compared with."""
+    texts = [_printed(cell) for _, cell in _code(kept) if "nbval-ignore-output" not in _tags(cell)]
+    return (sum(bool(text.strip()) for text in texts),
+            sum(len(re.findall(r"\d+(?:\.\d+)?(?:e[-+]?\d+)?", text)) for text in texts))
 
 
 def unrun(kept):
@@ -100,16 +186,6 @@ def _parse(cell):
         return [ast.Raise()]
 
 
-def _compared_text(cell):
-    """Whether nbval compares some text of this cell: not a picture's name, not a hidden glue."""
-    for output in cell.get("outputs", []):
-        text = output.get("text", "") or output.get("data", {}).get("text/plain", "")
-        text = "".join(text).strip()
-        if text and not text.startswith("<Figure "):
-            return True
-    return False
-
-
 def uncompared(kept):
     """Working cells that nothing checks: no assertion, and no text that nbval compares."""
     problems = []
@@ -117,7 +193,7 @@ def uncompared(kept):
         body = _parse(cell)
         if all(map(_is_definition, body)) or _asserts(body):
             continue
-        if not _compared_text(cell):
+        if not _printed(cell).strip():
             problems.append(f"{label}: neither a compared text output nor an assertion")
         elif "nbval-ignore-output" in _tags(cell):
             problems.append(f"{label}: its output is ignored, so it needs an assertion")
@@ -234,15 +310,32 @@ def book_problems():
     pages = [page.relative_to(ROOT).with_suffix("").as_posix() for page in BOOK.rglob("*.md")
              if "_static" not in page.parts]
     problems = toc_problems(toc, pages) + pairing_problems(chapters(), KEPT.glob("*.ipynb"))
-    for page in chapters():
-        kept = kept_notebook(page)
-        if kept.exists():
-            notebook = nbformat.read(kept, as_version=4)
-            problems += [f"{page.name}: {p}" for p in chapter_problems(convert(page), notebook)]
-    return problems
+    for page, kept in kept_notebooks():
+        found = chapter_problems(convert(page), kept)
+        if page.stem not in UNCONVERTED:
+            found += unkind(kept)
+        problems += [f"{page.name}: {problem}" for problem in found]
+    return problems + over_budget({page.stem: budget(kept) for page, kept in kept_notebooks()
+                                   if page.stem not in UNCONVERTED})
+
+
+def kept_notebooks():
+    """(chapter, its kept notebook) of each chapter that has one."""
+    return [(page, nbformat.read(kept_notebook(page), as_version=4)) for page in chapters()
+            if kept_notebook(page).exists()]
+
+
+def report():
+    """A table: what is visible of each chapter's code, and what of it is compared."""
+    print("chapter                  lines of code  share of words  compared: cells, numbers")
+    rows = [(page.stem, *budget(kept), *compared(kept)) for page, kept in kept_notebooks()]
+    for name, lines, code, words, cells, numbers in [*rows, ("all", *map(sum, zip(*(r[1:] for r in rows), strict=True)))]:
+        print(f"{name:28}{lines:10}{code / words:16.0%}{cells:12}{numbers:12}")
 
 
 if __name__ == "__main__":
+    if "--budget" in sys.argv:
+        raise SystemExit(report())
     found = book_problems()
     print("\n".join(found) or "All guards pass.")
     raise SystemExit(bool(found))

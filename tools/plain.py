@@ -103,6 +103,8 @@ def role(kind, label, known):
         if kind == "cite:t":
             return ", ".join(f"{who} ({year})" for who, year in works)
         return "(" + "; ".join(f"{who} {year}" for who, year in works) + ")"
+    if kind == "source":
+        return f"`{key.removeprefix('dpteach.')}`"
     if kind in ("term", "index"):
         return shown or key
     if kind in ("ref", "numref", "eq", "prf:ref"):

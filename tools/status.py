@@ -12,7 +12,7 @@ import nbformat
 from docutils import nodes
 from docutils.parsers.rst import Directive
 from frame import BOOK, ROOT, chapters, kept_notebook
-from guards import _asserts, _code, _compared_text, _parse
+from guards import _asserts, _code, _parse, _printed
 from size import parts
 
 __all__ = ["counts", "fuzzed", "mutations", "register"]
@@ -36,7 +36,7 @@ def counts(chapter):
     """Cells, compared outputs, cells with assertions, figures and exercises of a chapter."""
     cells = [cell for _, cell in _code(nbformat.read(kept_notebook(chapter), as_version=4))]
     text = Path(chapter).read_text("utf-8")
-    return (len(cells), sum(map(_compared_text, cells)), sum(_asserts(_parse(cell)) for cell in cells),
+    return (len(cells), sum(bool(_printed(cell).strip()) for cell in cells), sum(_asserts(_parse(cell)) for cell in cells),
             len(re.findall(r"^ *figure:(?: \{name:|$)|^`{3,}\{(?:figure|live)\}", text, re.MULTILINE)),
             len(re.findall(r"^`{3,}\{exercise(?:-start)?\}", text, re.MULTILINE)))
 
