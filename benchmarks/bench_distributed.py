@@ -31,7 +31,7 @@ from dpteach.training.clipping import keep_freed_memory
 from dpteach.training.distributed import distributed_step, part
 
 ROUNDS, STEPS = 40, 3  # a round is a few steps of each
-RUN = NoisySGD(n=60000, batch_size=256, epochs=15, noise_multiplier=1.3, clip_norm=1.5)
+RUN = NoisySGD(n=60000, batch_size=256, steps=3516, noise_multiplier=1.3, clip_norm=1.5)
 
 
 class Trainer:

@@ -38,7 +38,7 @@ def linear_loss(output, sign):
 
 def drawn_size_divisor(model, loss, x, y, run, eta, noise):
     """Planted: divides by the drawn batch's size instead of the public m."""
-    return noisy_step(model, loss, x, y, replace(run, batch_size=len(x), sampling_rate=None), eta, noise)
+    return noisy_step(model, loss, x, y, replace(run, batch_size=len(x)), eta, noise)
 
 
 def small_run(step, run, present, seed):

@@ -250,7 +250,7 @@ def main() -> None:
     if os.environ["LOCAL_WORLD_SIZE"] == os.environ["WORLD_SIZE"]:  # one machine: stay inside it
         os.environ.setdefault("GLOO_SOCKET_IFNAME", _loopback())
     dist.init_process_group("gloo", timeout=timedelta(seconds=60))
-    run = NoisySGD(n=60000, batch_size=256, epochs=15, noise_multiplier=1.3, clip_norm=1.5, sampling="fixed-size")
+    run = NoisySGD(n=60000, batch_size=256, steps=3516, noise_multiplier=1.3, clip_norm=1.5, sampling="fixed-size")
     data, model = mnist.load(), mnist.tutorial_cnn(torch.Generator().manual_seed(1))
     records, steps = (data.x_train, data.y_train), int(sys.argv[1])
     result = train_distributed(model, run, *records, learning_rate=0.25, seed=1, stop_after=steps)

@@ -179,7 +179,7 @@ def train(
         The file holds the seed, the generators and parameters before the end: it's as secret as the
         data.
 
-    >>> run = NoisySGD(n=8, batch_size=2, epochs=1, noise_multiplier=1.0)
+    >>> run = NoisySGD(n=8, batch_size=2, steps=4, noise_multiplier=1.0)
     >>> x, y = torch.ones(8, 3), torch.zeros(8, 1)
     >>> train(nn.Linear(3, 1), run, x, y, learning_rate=0.1, seed=0, loss=F.mse_loss).steps
     4
@@ -267,8 +267,8 @@ def _evaluated_steps(run: NoisySGD, evaluate: Any, evaluate_at: Any) -> set[int]
 
 
 def _facts(run: NoisySGD) -> dict[str, Any]:
-    """What a run does, however it was written down: 15 epochs or 3516 steps."""
-    return {k: v for k, v in asdict(run).items() if k not in ("epochs", "sampling_rate")}
+    """The run's facts, as they stand in a checkpoint."""
+    return {k: v for k, v in asdict(run).items() if k != "rate"}
 
 
 def _streams(seed: int) -> tuple[torch.Generator, torch.Generator, int]:
@@ -348,7 +348,7 @@ class _Progress:
 def evaluation_steps(run: NoisySGD, in_last_epoch: int = 4) -> list[int]:
     """Steps that end an epoch, and `in_last_epoch` equally spaced ones in the last epoch.
 
-    >>> evaluation_steps(NoisySGD(n=60000, batch_size=256, epochs=3, noise_multiplier=1.0))
+    >>> evaluation_steps(NoisySGD(n=60000, batch_size=256, steps=704, noise_multiplier=1.0))
     [235, 469, 529, 587, 646, 704]
     """
     per_epoch = 1 / domain.instance("run", run, NoisySGD, RUN_EXAMPLE).sampling_rate
@@ -396,7 +396,7 @@ def train_mnist(
 
     Arguments as for `train`; `run.n` must be 60,000. `recorded` has finished runs that need no training.
 
-    >>> run = NoisySGD(n=60000, batch_size=256, epochs=15, noise_multiplier=1.3, clip_norm=1.5)
+    >>> run = NoisySGD(n=60000, batch_size=256, steps=3516, noise_multiplier=1.3, clip_norm=1.5)
     >>> train_mnist(run, learning_rate=0.25, seed=1).steps  # doctest: +SKIP
     3516
     """
