@@ -21,7 +21,8 @@ from dpteach.run import RUN_EXAMPLE, NoisySGD, Relation
 from dpteach.tensor_power import TensorPower
 
 __all__ = [
-    "NAMES", "Account", "account", "answer", "assumptions", "proved", "run_under", "summary", "warnings_for",
+    "NAMES", "Account", "account", "answer", "assumptions", "proved", "run_under", "summary",
+    "warnings_for",
 ]  # fmt: skip
 
 _FACTS = ("sigma", "n", "batch_size", "steps", "epochs", "rate", "clip_norm")
@@ -170,7 +171,7 @@ def answer(guarantee: Guarantee, delta: float) -> dict[str, Any]:
     "the law isn't symmetric"
     """
     domain.instance("guarantee", guarantee, Guarantee, "GaussianGuarantee(mu=1.0)")
-    row = {"name": guarantee.name, "kind": guarantee.kind}
+    row: dict[str, Any] = {"name": guarantee.name, "kind": guarantee.kind}
     epsilon = guarantee.epsilon(delta)
     if math.isinf(epsilon):
         return row | {"epsilon": None, "reason": guarantee.reason}

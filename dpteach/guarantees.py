@@ -42,8 +42,9 @@ from dpteach.laws import LAWS_EXAMPLE, Law, gaussian_delta
 
 __all__ = [
     "KINDS", "Bracket", "GaussianGuarantee", "Guarantee", "Kind", "NothingProved",
-    "NothingReleased", "OneStep", "Side", "delta_from_tradeoff", "epsilon_from_delta", "f_epsilon_delta",
-    "gaussian_mu", "gaussian_tradeoff", "rounded", "shown", "tradeoff_from_delta",
+    "NothingReleased", "OneStep", "SIDES", "Side", "delta_from_tradeoff", "epsilon_from_delta",
+    "f_epsilon_delta", "gaussian_mu", "gaussian_tradeoff", "rounded", "shown",
+    "tradeoff_from_delta",
 ]  # fmt: skip
 
 Kind = Literal["exact", "bracket", "upper bound", "lower bound", "asymptotic"]
@@ -162,7 +163,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
 
 # --- numbers that are quoted
 
-_SIDES: dict[Kind, Side] = {
+SIDES: dict[Kind, Side] = {
     "exact": "up", "bracket": "up", "upper bound": "up", "lower bound": "down",
     "asymptotic": "nearest",
 }  # fmt: skip
@@ -182,15 +183,16 @@ def rounded(value: float, digits: int, side: Side) -> float:
     return float(Context(prec=digits, rounding=rounding).create_decimal(repr(float(value))))
 
 
-def shown(guarantee: Guarantee, value: float, digits: int = 6) -> str:
-    """An ε or δ of a guarantee as it's quoted: rounded to the side on which its kind stays true.
+def shown(kind: Kind, value: float, digits: int = 6) -> str:
+    """An ε or δ as it's quoted: rounded to the side on which a guarantee of this kind stays true.
 
     Up for what may be reported, down for a lower bound, to the nearest for a limit.
 
-    >>> shown(GaussianGuarantee(mu=1.0), 4.377178, digits=3)
-    '4.38'
+    >>> shown("upper bound", 4.377178, 3), shown("lower bound", 4.377178, 3)
+    ('4.38', '4.37')
     """
-    return f"{rounded(value, digits, guarantee.side):.{digits}g}"
+    domain.one_of("kind", kind, KINDS)
+    return f"{rounded(value, digits, SIDES[kind]):.15g}"
 
 
 # --- the type
@@ -227,11 +229,6 @@ class Guarantee(ABC):
     def details(self, delta: float) -> dict[str, Any]:
         """What else belongs to the answer at δ: the best order, mu."""
         return {}
-
-    @property
-    def side(self) -> Side:
-        """The side to which its ε and δ are rounded when they're quoted."""
-        return _SIDES[self.kind]
 
     @abstractmethod
     def profile(self, epsilon: float) -> float:

@@ -101,16 +101,17 @@ def _limit_mu(rate: float, steps: int, variance: float, sigma: float) -> float:
 def clt_guarantee(law: Law, steps: int, assumptions: str = "of the law given") -> GaussianGuarantee:
     """The limit for `steps` steps of a law, as a mu-GDP statement of kind 'asymptotic'.
 
+    At rate 1 every step is the plain Gaussian, and mu = √T/σ is exact.
+
     >>> clt_guarantee(SubsampledLaw(256 / 60000, 1.3), 3516).kind
     'asymptotic'
     """
     domain.instance("law", law, Law, LAW_EXAMPLE)
-    if isinstance(law, PoissonLaw):
-        mu = poisson_clt_mu(law.rate, law.sigma, steps)
-    elif isinstance(law, SubsampledLaw):
-        mu = subsampled_clt_mu(law.rate, law.sigma, steps)
-    else:
-        mu = law.mu * math.sqrt(domain.whole_number("steps", steps, "[1, 1e15]"))
+    if law.rate == 1:
+        mu = math.sqrt(domain.steps(steps, least=1)) / law.sigma
+        return GaussianGuarantee(mu=mu, name="clt", assumptions=assumptions)
+    limit = poisson_clt_mu if isinstance(law, PoissonLaw) else subsampled_clt_mu
+    mu = limit(law.rate, law.sigma, steps)
     return GaussianGuarantee(mu=mu, name="clt", kind="asymptotic", assumptions=assumptions)
 
 

@@ -35,7 +35,7 @@ def mnist(letter, paper):
 
 @pytest.mark.parametrize("steps, printed", [(10000, 1.2586), (40000, 2.5759)])
 def test_headline(steps, printed):
-    run = NoisySGD.abadi16(sampling_rate=0.01, sigma=4.0, steps=steps)
+    run = NoisySGD.abadi16(rate=0.01, sigma=4.0, steps=steps)
     moments = named(run, "add-remove", "moments")
     expected, order = value("tail bound (alpha", T=steps)
     assert_allclose(moments.epsilon(1e-5), expected, rtol=1e-10)
@@ -120,7 +120,7 @@ def test_chi2_plus_is_the_integral(mu):
 def test_limits_refuse_what_they_cannot_say():
     """Another program returns inf there."""
     assert value("compute_mu_uniform", sigma=0.03) == "inf"
-    run = NoisySGD.abadi16(sampling_rate=0.01, sigma=0.03, steps=10)
+    run = NoisySGD.abadi16(rate=0.01, sigma=0.03, steps=10)
     clt = named(run, "add-remove", "clt")
     assert isinstance(clt, Unavailable) and clt.kind == "asymptotic"
     assert clt.epsilon(1e-5) is None and "sigma" in clt.details(1e-5)["reason"]
@@ -179,11 +179,11 @@ def test_one_loop_asks_them_all():
 @pytest.mark.parametrize("more", [{"noise_multiplier": 1}, {"sampling": "poisson"}, {"Sigma": 2}], ids=str)
 def test_other_facts_are_refused_by_name(more):
     with pytest.raises(ValueError, match=f"^{next(iter(more))} = .* left out; .*sigma is noise std / sensitivity"):
-        run_under("add-remove", sampling_rate=0.1, sigma=1.0, steps=3, **more)
+        run_under("add-remove", rate=0.1, sigma=1.0, steps=3, **more)
 
 
 def test_large_delta_gives_zero():
-    for g in account(NoisySGD.abadi16(sampling_rate=0.01, sigma=4.0, steps=1), "add-remove"):
+    for g in account(NoisySGD.abadi16(rate=0.01, sigma=4.0, steps=1), "add-remove"):
         epsilon = g.epsilon(0.5)
         assert g.details(0.5)["reason"] if epsilon is None else np.all(np.asarray(epsilon) >= 0)
 
@@ -230,7 +230,7 @@ def test_limit_of_a_plain_gaussian_is_exact():
 )  # fmt: skip
 def test_any_run_gives_numbers_or_reasons(q, sigma, steps, delta, question):
     make, relation = question
-    for g in account(make(sampling_rate=q, sigma=sigma, steps=steps), relation):
+    for g in account(make(rate=q, sigma=sigma, steps=steps), relation):
         try:
             epsilon = g.epsilon(delta)
         except ValueError as refusal:

@@ -29,7 +29,7 @@ def asked(name, relation, delta, orders="integer", **facts):
 
 
 def test_names_are_those_of_account():
-    run = run_under("add-remove", sampling_rate=0.01, sigma=1.0, steps=10)
+    run = run_under("add-remove", rate=0.01, sigma=1.0, steps=10)
     assert tuple(g.name for g in account(run, "add-remove")) == NAMES
 
 
@@ -81,7 +81,7 @@ def test_steps_and_batch_are_maximal(name, relation, target, sigma):
 
 def test_steps_by_counting():
     """Full batches compose to a Gaussian: μ = √T/σ, so T is the largest with δ_{√T/σ}(ε) ≤ δ (Corollary 2.13)."""
-    found = calibrate("steps", "tensor-power", "add-remove", epsilon=3.0, delta=1e-5, sampling_rate=1.0, sigma=9.0)
+    found = calibrate("steps", "tensor-power", "add-remove", epsilon=3.0, delta=1e-5, rate=1.0, sigma=9.0)
     by_hand = max(t for t in range(1, 500) if gaussian_delta(math.sqrt(t) / 9, 3.0) <= 1e-5)
     assert found.value == by_hand > 10
 
@@ -109,7 +109,7 @@ def test_hard_corners_are_answered():
         found = calibrate("sigma", "tensor-power", "replace-one", epsilon=target, delta=1e-5, **rest)
         assert sigma < found.value < 1.02 * sigma and found.epsilon <= target
         assert asked("tensor-power", "replace-one", 1e-5, sigma=found.value, **rest) == found.epsilon
-    found = calibrate("sigma", "tensor-power", "add-remove", epsilon=0.5, delta=0.5, sampling_rate=0.5, steps=1000)
+    found = calibrate("sigma", "tensor-power", "add-remove", epsilon=0.5, delta=0.5, rate=0.5, steps=1000)
     assert 0.499 <= found.epsilon <= 0.5
     tiny = calibrate("sigma", "moments", "add-remove", epsilon=1e-3, delta=1e-5, epochs=15, **MNIST)
     assert 0.999e-3 <= tiny.epsilon <= 1e-3

@@ -313,7 +313,7 @@ def every(relation="add-remove", **facts):
 
 def test_one_full_batch_step_is_a_plain_gaussian():
     """q = 1: no log(0). 4.37718 is the inverse of Corollary 2.13; 4.7285 by Canonne-Kamath-Steinke."""
-    found = {name: g.epsilon(1e-5) for name, g in every(sampling_rate=1.0, sigma=1.0, steps=1).items()}
+    found = {name: g.epsilon(1e-5) for name, g in every(rate=1.0, sigma=1.0, steps=1).items()}
     assert found["tensor-power"] == pytest.approx((4.37718, 4.37718), abs=5e-6)
     assert found["moments"] > found["rdp"] >= 4.7284
     lam = np.arange(1, 100) / 10  # a peer's grid of orders
@@ -323,7 +323,7 @@ def test_one_full_batch_step_is_a_plain_gaussian():
 
 def test_small_noise_is_bracketed_around_the_truth():
     """σ = 0.3, q = 0.01, T = 1000: 69.8157; a peer's RDP gives 79.40 at order 1.3."""
-    low, high = every(sampling_rate=0.01, sigma=0.3, steps=1000)["tensor-power"].epsilon(1e-5)
+    low, high = every(rate=0.01, sigma=0.3, steps=1000)["tensor-power"].epsilon(1e-5)
     assert low <= 69.8157 <= high and high - low < 1e-3 * high
     law = laws.PoissonLaw(0.01, 0.3)
     at_peers_order = float(moments.renyi_epsilon(1000 * moments.log_moment(law, 0.3), 0.3, 1e-5))
@@ -334,7 +334,7 @@ def test_small_noise_is_bracketed_around_the_truth():
 
 def test_a_large_delta_gives_zero():
     """δ = 0.5 above δ(0): ε = 0, not -0.67."""
-    for name, guarantee in every(sampling_rate=0.01, sigma=4.0, steps=1).items():
+    for name, guarantee in every(rate=0.01, sigma=4.0, steps=1).items():
         epsilon = guarantee.epsilon(0.5)
         assert epsilon is None or np.all(np.asarray(epsilon) == 0) or name in ("moments", "strong-composition")
         assert epsilon is None or np.min(epsilon) >= 0
@@ -342,7 +342,7 @@ def test_a_large_delta_gives_zero():
 
 def test_an_asymptotic_number_is_called_one():
     """q = 0.01, σ = 1, T = 1: the limit says 0.037, the truth is 0.19945."""
-    found = every(sampling_rate=0.01, sigma=1.0, steps=1)
+    found = every(rate=0.01, sigma=1.0, steps=1)
     assert found["clt"].kind == "asymptotic" and found["clt"].epsilon(1e-5) == pytest.approx(0.037, abs=5e-4)
     assert found["tensor-power"].epsilon(1e-5) == pytest.approx((0.19945, 0.19945), abs=5e-6)
 
@@ -368,7 +368,7 @@ def test_steps_are_the_noisy_updates_made():
 
 def test_very_small_delta_and_very_many_steps():
     """σ = 0.03, T = 1e9, δ = 1e-300: finite, or null with a reason."""
-    for guarantee in every(sampling_rate=0.01, sigma=0.03, steps=10**9).values():
+    for guarantee in every(rate=0.01, sigma=0.03, steps=10**9).values():
         row = accountants.answer(guarantee, 1e-300)
         assert row["epsilon"] is None and row["reason"] or 0 < np.min(row["epsilon"]) < math.inf
 

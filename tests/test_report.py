@@ -66,7 +66,7 @@ def test_counts_of_records_are_no_secret_under_add_remove_only_if_fixed_beforeha
     facts = dict(batch_size=256, steps=3, sigma=1.3)
     said = {relation: statement(run_under(relation, n=60000, **facts), relation, 1e-5)["warnings"]
             for relation in ("add-remove", "replace-one")}
-    rate = statement(run_under("add-remove", sampling_rate=0.01, sigma=1.3, steps=3), "add-remove", 1e-5)["warnings"]
+    rate = statement(run_under("add-remove", rate=0.01, sigma=1.3, steps=3), "add-remove", 1e-5)["warnings"]
     told = [any("fixed beforehand" in text for text in texts) for texts in (*said.values(), rate)]
     assert told == [True, False, False]
     # why: neighbours whose numbers of steps differ
@@ -125,7 +125,7 @@ def test_group_of_a_gaussian(mu, k):
         folded = 1 - gaussian_tradeoff(mu, folded)
     np.testing.assert_allclose(1 - folded, gaussian_tradeoff(k * mu, alpha), atol=1e-12)
 
-    hidden = run_under("add-remove", sampling_rate=1.0, sigma=1 / mu, steps=1)
+    hidden = run_under("add-remove", rate=1.0, sigma=1 / mu, steps=1)
     power = next(g for g in account(hidden, "add-remove") if g.name == "tensor-power")
     pair = group_epsilon(power, k, 1e-5)
     assert exact < pair

@@ -52,7 +52,7 @@ def test_facts_of_a_run():
 
 @pytest.mark.parametrize(
     "given",
-    [FACTS, {**FACTS, "epochs": None, "steps": 70}, dict(sampling_rate=0.01, steps=5, noise_multiplier=4.0)],
+    [FACTS, {**FACTS, "epochs": None, "steps": 70}, dict(rate=0.01, steps=5, noise_multiplier=4.0)],
     ids=["epochs", "steps", "rate"],
 )
 @pytest.mark.parametrize(
@@ -178,10 +178,10 @@ def test_bad_numbers_of_steps_or_epochs(bad):
         (dict(n=100, steps=1), "batch_size = None.*give n and batch_size together"),
         (dict(batch_size=10, steps=1), "n = None.*give n and batch_size together"),
         (dict(n=100, batch_size=10), "steps = None.*give steps, or n, batch_size and epochs"),
-        (dict(sampling_rate=0.1, epochs=3), "epochs = 3 has no meaning without n"),
+        (dict(rate=0.1, epochs=3), "epochs = 3 has no meaning without n"),
         (dict(n=100, batch_size=10, steps=5, epochs=1), "steps = 5 contradicts epochs = 1"),
-        (dict(n=100, batch_size=10, steps=5, sampling_rate=0.2), "sampling_rate = 0.2 contradicts"),
-        (dict(sampling_rate=1.5, steps=5), r"sampling_rate = 1.5.*\(0, 1\]"),
+        (dict(n=100, batch_size=10, steps=5, rate=0.2), "sampling_rate = 0.2 contradicts"),
+        (dict(rate=1.5, steps=5), r"sampling_rate = 1.5.*\(0, 1\]"),
         (dict(n=100, batch_size=10, steps=2.5), "steps = 2.5.*whole number"),
         (dict(n=100.5, batch_size=10, steps=2), "n = 100.5.*whole number"),
         (dict(n=10**9, batch_size=1, epochs=1e9), "steps = .*choose fewer epochs"),

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import math
 import numbers
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from typing import Any
 
 from dpteach import domain
+from dpteach.guarantees import SIDES, Guarantee, Side, rounded
 
 __all__ = ["format_number", "record"]
 
-_ROUNDING = {"up": ROUND_CEILING, "down": ROUND_FLOOR}
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -28,7 +27,7 @@ class _Shown:
         return self.text
 
 
-def format_number(value: Any, digits: int = 4, side: str = "nearest") -> str:
+def format_number(value: Any, digits: int = 4, side: Side = "nearest") -> str:
     """Write a number with `digits` significant digits, as the book prints numbers.
 
     Parameters
@@ -55,7 +54,7 @@ def format_number(value: Any, digits: int = 4, side: str = "nearest") -> str:
     ('1.066, 1.069', '1.192')
     """
     digits = domain.whole_number("digits", digits, "[1, 17]")
-    domain.one_of("side", side, ("nearest", *_ROUNDING))
+    domain.one_of("side", side, ("nearest", "up", "down"))
     if hasattr(value, "tolist"):  # a numpy or torch scalar or array
         value = value.tolist()
     if isinstance(value, str):
@@ -73,7 +72,7 @@ def format_number(value: Any, digits: int = 4, side: str = "nearest") -> str:
     if math.isinf(number):
         return "∞" if number > 0 else "-∞"
     if side != "nearest":
-        number = float(Context(prec=digits, rounding=_ROUNDING[side]).create_decimal(repr(number)))
+        number = rounded(number, digits, side)
     text = f"{number:.{digits}g}"
     if "e+" in text and abs(number) < 1e7:
         text = str(int(float(text)))
@@ -93,7 +92,9 @@ def _listed(parts: list[str]) -> str:
     return " and ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else parts[0]
 
 
-def record(name: str, value: Any, digits: int = 4, side: str = "nearest") -> None:
+def record(
+    name: str, value: Any, digits: int = 4, side: Side = "nearest", guarantee: Guarantee | None = None
+) -> None:
     """Print `name = value` and make the value available to the text by that name.
 
     A sentence of the chapter then shows it by the role ``glue:text`` with this name. Outside a
@@ -108,12 +109,16 @@ def record(name: str, value: Any, digits: int = 4, side: str = "nearest") -> Non
         sequence as ``a, b and c``.
     digits, side
         As for `format_number`.
+    guarantee : Guarantee
+        Whose ε or δ the value is: the side then follows from the guarantee's kind.
 
     Examples
     --------
     >>> record("ch03-eps-10k", 1.258643)
     ch03-eps-10k = 1.259
     """
+    if guarantee is not None:
+        side = SIDES[guarantee.kind]
     name, text = domain.text("name", name), format_number(value, digits, side)
     print(f"{name} = {text}")
     try:
