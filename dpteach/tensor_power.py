@@ -90,6 +90,10 @@ class Profile:
             left, right = (left, middle) if self.delta(middle) <= delta else (middle, right)
         return float(right if self.side == "upper" else left)
 
+    def tradeoff(self, alpha: np.ndarray) -> np.ndarray:
+        """Bound on the symmetric trade-off function, from the other side than δ's."""
+        return _polygon(self, alpha)
+
 
 def _profile(lattice: Lattice, side: Side) -> Profile:
     return Profile(lattice, side, *tails(lattice))
