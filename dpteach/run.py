@@ -9,8 +9,8 @@ replaced, and so two values of sigma.
 The trainer and all accountants take this one object. What was trained and what is accounted for
 can't differ.
 
-Not for: shuffled batches. An epoch over a shuffled list is a third mechanism, and neither of the
-two analyses in this package applies to it.
+How batches were drawn is part of the mechanism (chapter 21): each way has its own analysis, and a
+combination of sampling and neighbours for which nothing is proved is refused with the reason.
 """
 
 from __future__ import annotations
@@ -23,25 +23,40 @@ from typing import Any, Literal
 from dpteach import domain
 from dpteach.laws import Law, PoissonLaw, SubsampledLaw
 
-__all__ = ["RELATIONS", "SAMPLINGS", "NoisySGD", "Relation", "Sampling", "steps_for_epochs"]
+__all__ = [
+    "BY_EPOCHS", "RELATIONS", "SAMPLINGS", "NoisySGD", "Relation", "Sampling", "steps_for_epochs",
+]  # fmt: skip
 
-Relation = Literal["add-remove", "replace-one"]
-Sampling = Literal["poisson", "fixed-size"]
-RELATIONS = ("add-remove", "replace-one")
-SAMPLINGS = ("poisson", "fixed-size")
+Relation = Literal["add-remove", "replace-one", "zero-out"]
+Sampling = Literal["poisson", "fixed-size", "random-allocation", "shuffled", "truncated-poisson"]
+RELATIONS = ("add-remove", "replace-one", "zero-out")
+SAMPLINGS = ("poisson", "fixed-size", "random-allocation", "shuffled", "truncated-poisson")
+BY_EPOCHS = ("random-allocation", "shuffled")  # each record enters one batch of each epoch
 
 RUN_EXAMPLE = "NoisySGD(n=60000, batch_size=256, steps=3516, noise_multiplier=1.3)"
-_SHUFFLING = (
-    "shuffled batches aren't covered by either analysis: draw batches by 'poisson' or "
-    "'fixed-size' sampling"
-)
 _NO_BOUND = {
     ("fixed-size", "add-remove"): "a subset of exactly m records can't be compared when n itself "
-    "changes by one: ask replace-one, or draw Poisson batches",
+    "changes by one: ask replace-one or zero-out, or draw Poisson batches",
     ("poisson", "replace-one"): "no dominating pair for Poisson batches under replace-one is "
     "derived in this book: ask add-remove, or draw fixed-size batches",
+    ("shuffled", "add-remove"): "one record less shifts the batches of all that follow, and nothing "
+    "is proved of that here: ask zero-out or replace-one, or draw by 'random-allocation'",
+    ("random-allocation", "replace-one"): "no dominating pair is proved in this book: ask "
+    "add-remove or zero-out, or draw Poisson batches",
+    ("truncated-poisson", "replace-one"): "the bound is proved for add-remove only: ask that, or "
+    "draw Poisson batches",
+    ("truncated-poisson", "zero-out"): "a blank record still takes a place in a full batch, and "
+    "nothing is proved of that here: ask add-remove, or draw Poisson batches",
 }
-_SENSITIVITY = {"add-remove": 1, "replace-one": 2}  # of the sum of clipped gradients, in units of C
+_NO_STEP = {
+    ("random-allocation", "add-remove"): "its unit is the epoch",
+    ("random-allocation", "zero-out"): "its unit is the epoch",
+    ("shuffled", "zero-out"): "its unit is the epoch",
+    ("shuffled", "replace-one"): "its unit is the epoch",
+    ("fixed-size", "zero-out"): "the truth lies between two pairs",
+    ("truncated-poisson", "add-remove"): "the truth lies between two pairs",
+}
+_SENSITIVITY = {"add-remove": 1, "replace-one": 2, "zero-out": 1}  # of the clipped sum, in units of C
 
 
 def steps_for_epochs(n: int, batch_size: int, epochs: float) -> int:
@@ -81,8 +96,12 @@ class NoisySGD:
     noise_multiplier : standard deviation of the noise on the *sum* of clipped gradients, divided by
         `clip_norm`, in [0.05, 2e3].
     clip_norm : C. Privacy doesn't depend on it: noise and sensitivity are both proportional to C.
-    sampling : 'poisson' (each record enters each batch with probability m/n) or 'fixed-size' (a
-        uniform subset of exactly m records), each batch drawn afresh.
+    sampling : 'poisson' (each record enters each batch with probability m/n), 'fixed-size' (a
+        uniform subset of exactly m records), 'truncated-poisson' (Poisson, and a uniform subset of
+        `largest_batch` where more are drawn): each batch is drawn afresh. 'random-allocation' (each
+        record enters one uniformly chosen batch of each epoch) and 'shuffled' (a new random order
+        for each epoch, cut into batches of exactly m): whole epochs of B = ⌈n/m⌉ batches.
+    largest_batch : the maximum under truncated Poisson sampling, else None.
 
     For a given number of epochs there's `for_epochs`. A variant of a run is made with
     `dataclasses.replace`. Raises `ValueError` when an argument is out of its range.
@@ -99,14 +118,20 @@ class NoisySGD:
     noise_multiplier: float
     clip_norm: float = 1.0
     sampling: Sampling = "poisson"
+    largest_batch: int | None = None
 
     def __post_init__(self) -> None:
-        domain.one_of("sampling", self.sampling, SAMPLINGS, _SHUFFLING)
+        domain.one_of("sampling", self.sampling, SAMPLINGS)
         advice = "it's in units of the clipping norm"
         noise = domain.number("noise_multiplier", self.noise_multiplier, domain.NOISE, advice)
         clip_norm = domain.number("clip_norm", self.clip_norm, "[1e-9, 1e9]", "it's C")
         domain.set_fields(self, noise_multiplier=noise, clip_norm=clip_norm)
         domain.set_fields(self, steps=domain.steps(self.steps))
+        self._check_sizes()
+        self._check_epochs()
+        self._check_largest()
+
+    def _check_sizes(self) -> None:
         if self.n is None and self.batch_size is None:
             advice = "it's m/n; or give n and batch_size"
             domain.set_fields(self, rate=domain.number("rate", self.rate, domain.RATE, advice))
@@ -117,6 +142,38 @@ class NoisySGD:
         domain.number("batch_size/n", m / n, domain.RATE, "it's the sampling rate")
         domain.set_fields(self, n=n, batch_size=m)
 
+    def _check_epochs(self) -> None:
+        if self.sampling not in BY_EPOCHS:
+            return
+        batches = self.batches_per_epoch
+        advice = f"{self.sampling} batches come in whole epochs of {batches}"
+        whole = self.steps % batches == 0
+        domain.require("steps", self.steps, whole, f"a multiple of {batches}", advice)
+        if self.n is None:
+            fits = abs(1 / self.rate - batches) < 1e-6 * batches  # type: ignore[operator]
+            domain.require("rate", self.rate, fits, "1/B", "B is the number of batches in an epoch")
+        elif self.sampling == "shuffled":
+            m, advice = self.batch_size, "batches of exactly m records must use all of them"
+            domain.require("n", self.n, self.n % m == 0, f"a multiple of {m}", advice)  # type: ignore[operator]
+
+    def _check_largest(self) -> None:
+        if self.sampling != "truncated-poisson":
+            advice = "it belongs to sampling='truncated-poisson'"
+            left_out = self.largest_batch is None
+            return domain.require("largest_batch", self.largest_batch, left_out, "left out", advice)
+        domain.require("n", self.n, self.n is not None, "known", "what's cut off depends on it")
+        largest = domain.whole_number("largest_batch", self.largest_batch, f"[1, {self.n}]")
+        return domain.set_fields(self, largest_batch=largest)
+
+    @property
+    def batches_per_epoch(self) -> int:
+        """B = ⌈n/m⌉, of random allocation and of shuffled passes.
+
+        >>> NoisySGD.at_rate(1 / 235, steps=0, noise_multiplier=1.3).batches_per_epoch
+        235
+        """
+        return round(1 / self.rate) if self.rate else -(-self.n // self.batch_size)  # type: ignore
+
     @property
     def sampling_rate(self) -> float:
         """m/n, the probability that a record enters a batch."""
@@ -124,13 +181,17 @@ class NoisySGD:
 
     @classmethod
     def for_epochs(cls, *, n: int, batch_size: int, epochs: float, **facts: Any) -> NoisySGD:
-        """The run of T = ⌈E·n/m⌉ steps; `facts` are the other fields.
+        """The run of T = ⌈E·n/m⌉ steps, or of E·B where batches come by epochs; `facts` are the
+        other fields.
 
         >>> NoisySGD.for_epochs(n=60000, batch_size=256, epochs=15, noise_multiplier=1.3).steps
         3516
         """
         steps = steps_for_epochs(n, batch_size, epochs)
         domain.require("epochs", epochs, "steps" not in facts, "left out", "steps are given")
+        if facts.get("sampling") in BY_EPOCHS:
+            advice = f"{facts['sampling']} batches come in whole epochs"
+            steps = domain.whole_number("epochs", epochs, "[0, 1e9]", advice) * -(-n // batch_size)
         return cls(n=n, batch_size=batch_size, steps=steps, **facts)
 
     @classmethod
@@ -176,7 +237,8 @@ class NoisySGD:
     def sigma(self, relation: Relation) -> float:
         """Noise standard deviation divided by the L2 sensitivity of the clipped sum.
 
-        add-remove: sensitivity C. replace-one: 2C, so half the value for the same physical noise.
+        add-remove and zero-out: sensitivity C. replace-one: 2C, so half the value for the same
+        physical noise.
 
         >>> run = NoisySGD.at_rate(0.01, steps=1, noise_multiplier=4.0)
         >>> run.sigma("add-remove"), run.sigma("replace-one")
@@ -184,22 +246,36 @@ class NoisySGD:
         """
         return self.noise_multiplier / _SENSITIVITY[domain.one_of("relation", relation, RELATIONS)]
 
+    def check_covered(self, relation: Relation) -> None:
+        """Refuse a relation under which nothing is proved of the run's sampling, with the reason.
+
+        >>> NoisySGD.at_rate(0.01, steps=1, noise_multiplier=4.0).check_covered("zero-out")
+        """
+        domain.one_of("relation", relation, RELATIONS)
+        if reason := _NO_BOUND.get((self.sampling, relation)):
+            pair = f"relation = {relation!r} with sampling = {self.sampling!r}"
+            raise ValueError(f"{pair} isn't covered: {reason}")
+
+    def has_laws(self, relation: Relation) -> bool:
+        """Whether one step has a dominating pair, so that `laws` answers."""
+        return not {(self.sampling, relation)} & (_NO_BOUND.keys() | _NO_STEP.keys())
+
     def laws(self, relation: Relation) -> tuple[Law, ...]:
         """One-step privacy-loss laws whose worst T-fold composition bounds the run.
 
-        Poisson, add-remove: the sampled Gaussian pair in both directions, remove then add.
+        Poisson, add-remove or zero-out: the sampled Gaussian pair, remove then add.
         Fixed-size, replace-one: the one symmetric law of C_p(G_{1/sigma}) (DRS22, Theorem 5.1).
 
-        Raises `ValueError` with the reason for the two combinations without a bound here.
+        Raises `ValueError` with the reason for the combinations without such a law.
 
         >>> laws = NoisySGD.abadi16(rate=0.01, sigma=4.0, steps=1).laws("add-remove")
         >>> [law.direction for law in laws]
         ['remove', 'add']
         """
+        self.check_covered(relation)
+        if reason := _NO_STEP.get((self.sampling, relation)):
+            raise ValueError(f"{self.sampling} batches have no law of one step: {reason}")
         sigma, rate = self.sigma(relation), self.sampling_rate
-        if reason := _NO_BOUND.get((self.sampling, relation)):
-            pair = f"relation = {relation!r} with sampling = {self.sampling!r}"
-            raise ValueError(f"{pair} isn't covered: {reason}")
-        if relation == "add-remove":
-            return (PoissonLaw(rate, sigma, "remove"), PoissonLaw(rate, sigma, "add"))
-        return (SubsampledLaw(rate, sigma),)
+        if self.sampling == "fixed-size":
+            return (SubsampledLaw(rate, sigma),)
+        return (PoissonLaw(rate, sigma, "remove"), PoissonLaw(rate, sigma, "add"))

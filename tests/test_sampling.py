@@ -1,5 +1,7 @@
 """Samplers: inclusion frequencies against the binomial and hypergeometric laws, on fixed seeds."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -113,3 +115,58 @@ def test_wrong_kinds_are_refused():
             sampler(10, 5, 3)
     with pytest.raises(ValueError, match=r"run = 'A' isn't allowed.*NoisySGD"):
         sampling.draw("A", torch.Generator())
+
+
+def test_random_allocation_puts_each_record_into_one_batch():
+    generator, counts = torch.Generator().manual_seed(0), torch.zeros(5)
+    pairs = 0
+    for _ in range(2000):
+        batches = sampling.random_allocation(12, 5, generator)
+        assert sorted(torch.cat(batches).tolist()) == list(range(12))
+        counts += torch.tensor([0 in batch for batch in batches])
+        pairs += sum(1 for batch in batches if 0 in batch and 1 in batch)
+    expected = 2000 / 5  # each place is as likely as any other: a binomial's deviation is 18
+    assert torch.all((counts - expected).abs() < 4.5 * 18)
+    assert abs(pairs - expected) < 4.5 * 18  # records choose independently
+
+
+def test_shuffled_is_a_uniform_order_cut_up():
+    generator, together = torch.Generator().manual_seed(1), 0
+    for _ in range(2000):
+        batches = sampling.shuffled(8, 2, generator)
+        assert [len(batch) for batch in batches] == [2] * 4
+        assert sorted(torch.cat(batches).tolist()) == list(range(8))
+        together += any(batch.tolist() == [0, 1] for batch in batches)
+    assert abs(together - 2000 / 7) < 4.5 * 15.7  # one of seven others shares record 0's batch
+    with pytest.raises(ValueError, match="n = 7"):
+        sampling.shuffled(7, 2, generator)
+
+
+def test_truncated_poisson_keeps_a_uniform_subset():
+    """Probability that a record is drawn and kept, by enumeration of the others' number."""
+    n, m, largest = 6, 3, 2
+    generator, kept, sizes = torch.Generator().manual_seed(2), torch.zeros(n), []
+    for _ in range(4000):
+        batch = sampling.truncated_poisson(n, m, largest, generator)
+        kept[batch] += 1
+        sizes.append(len(batch))
+    q = m / n
+    exact = sum(
+        math.comb(n - 1, c) * q**c * (1 - q) ** (n - 1 - c) * q * min(1, largest / (c + 1)) for c in range(n)
+    )
+    assert max(sizes) == largest
+    assert torch.all((kept / 4000 - exact).abs() < 4.5 * math.sqrt(exact * (1 - exact) / 4000))
+
+
+@pytest.mark.parametrize("sampling", ["random-allocation", "shuffled"])
+def test_epochs_are_drawn_step_by_step(sampling):
+    run = NoisySGD(n=12, batch_size=4, steps=6, noise_multiplier=1.0, sampling=sampling)
+    generator = torch.Generator().manual_seed(7)
+    epochs = [[sampling.draw(run, generator, step) for step in range(k, k + 3)] for k in (0, 3)]
+    for epoch in epochs:
+        assert sorted(torch.cat(epoch).tolist()) == list(range(12))
+    assert [b.tolist() for b in epochs[0]] != [b.tolist() for b in epochs[1]]
+    state = generator.get_state()  # a resumed training has the same epochs
+    resumed = torch.Generator().manual_seed(1)
+    resumed.set_state(state)
+    assert sampling.draw(run, resumed, 4).tolist() == epochs[1][1].tolist()

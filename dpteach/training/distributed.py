@@ -140,7 +140,7 @@ def train_distributed(
     with torch.random.fork_rng(devices=[]):
         for t in range(steps):
             torch.manual_seed((layers + t * size + rank) % 2**63)  # dropout: another mask for each part
-            drawn = sampling.draw(run, batches)
+            drawn = sampling.draw(run, batches, t)
             mine = part(drawn, rank, size, shard)
             batch = inputs[mine], targets[mine], len(drawn)
             skipped += distributed_step(model, loss, *batch, run, eta(t), noise, **options)

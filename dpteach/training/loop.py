@@ -201,7 +201,7 @@ def train(
     with torch.random.fork_rng(devices=[]):  # dropout reads the global generator: lend it a seeded one
         for t in range(state.step, run_to):
             torch.manual_seed((layers + t) % 2**63)
-            drawn = sampling.draw(run, batches)
+            drawn = sampling.draw(run, batches, t)
             batch = inputs[drawn], targets[drawn]
             clipped = noisy_step(model, loss, *batch, run, eta(t), noise, engine=engine, microbatch=microbatch)
             state.step, state.skipped = t + 1, state.skipped + clipped.skipped

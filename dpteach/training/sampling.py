@@ -1,13 +1,12 @@
-"""How a batch is drawn: by independent coins, or as a uniform subset of exactly m records.
+"""How a batch is drawn: the five ways of chapter 21, each in a few lines.
 
-The sampler is part of the mechanism, so each analysis holds for one sampler only: the moments
-accountant of Abadi et al. 2016 for `poisson`, C_p(f) of Dong, Roth and Su 2022 for `fixed_size`.
-Both draw every batch afresh; neither goes through the data in epochs.
+The sampler is part of the mechanism, so each analysis holds for one sampler only. `poisson`,
+`fixed_size` and `truncated_poisson` draw every batch afresh; `random_allocation` and `shuffled`
+draw a whole epoch at once.
 
-Not for: shuffling. A shuffled pass over the data is neither of the two, and it isn't offered here.
-
-The drawn indices, and under Poisson sampling the batch's size as well, are secret: the analyses
-assume that they're never released. What may be used in the open is n and m.
+The drawn indices, and the batch's size where it varies, are secret: the analyses assume that
+they're never released. What may be used in the open is n, m, the number of batches in an epoch and
+the largest batch size.
 
 >>> generator = torch.Generator().manual_seed(1)
 >>> fixed_size(10, 4, generator).tolist()
@@ -18,12 +17,15 @@ assume that they're never released. What may be used in the open is n and m.
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 
 from dpteach import domain
-from dpteach.run import RUN_EXAMPLE, NoisySGD
+from dpteach.run import BY_EPOCHS, RUN_EXAMPLE, NoisySGD
 
-__all__ = ["draw", "fixed_size", "poisson"]
+__all__ = [
+    "draw", "fixed_size", "poisson", "random_allocation", "shuffled", "truncated_poisson",
+]  # fmt: skip
 
 
 def poisson(n: int, batch_size: int, generator: torch.Generator) -> torch.Tensor:
@@ -59,8 +61,57 @@ def fixed_size(n: int, batch_size: int, generator: torch.Generator) -> torch.Ten
     return keys.topk(m, largest=False).indices.sort().values
 
 
-def draw(run: NoisySGD, generator: torch.Generator) -> torch.Tensor:
-    """One batch of a run (`dpteach.run.NoisySGD`), by the sampler that the run is accounted with.
+def truncated_poisson(
+    n: int, batch_size: int, largest: int, generator: torch.Generator
+) -> torch.Tensor:
+    """Indices of one Poisson batch, or of a uniform subset of `largest` of them if there are more.
+
+    Returns int64 (size,), ascending, size <= largest.
+
+    >>> len(truncated_poisson(10, 9, 2, torch.Generator().manual_seed(0)))
+    2
+    """
+    drawn = poisson(n, batch_size, generator)
+    largest = domain.whole_number("largest", largest, f"[1, {n}]")
+    if len(drawn) <= largest:
+        return drawn
+    return drawn[fixed_size(len(drawn), largest, generator)]
+
+
+def random_allocation(n: int, batches: int, generator: torch.Generator) -> list[torch.Tensor]:
+    """One epoch: each of n records goes into one of so many batches, uniformly, on its own.
+
+    Returns int64 tensors, ascending; their sizes vary, and some may be empty.
+
+    >>> [len(b) for b in random_allocation(10, 3, torch.Generator().manual_seed(0))]
+    [2, 4, 4]
+    """
+    n, batches = _checked(n, batches, generator, "batches")
+    places = (torch.rand(n, generator=generator, dtype=torch.float64) * batches).long()
+    sizes = torch.bincount(places, minlength=batches).tolist()
+    return list(places.argsort(stable=True).split(sizes))
+
+
+def shuffled(n: int, batch_size: int, generator: torch.Generator) -> list[torch.Tensor]:
+    """One epoch: a uniform order of the n records, cut into batches of exactly m = `batch_size`.
+
+    Raises `ValueError` unless m divides n: a smaller last batch is another mechanism.
+
+    >>> sorted(torch.cat(shuffled(6, 2, torch.Generator().manual_seed(0))).tolist())
+    [0, 1, 2, 3, 4, 5]
+    """
+    n, m = _checked(n, batch_size, generator)
+    domain.require("n", n, n % m == 0, f"a multiple of {m}", "each batch has exactly m records")
+    order = torch.rand(n, generator=generator, dtype=torch.float64).argsort()
+    return [part.sort().values for part in order.split(m)]
+
+
+def draw(run: NoisySGD, generator: torch.Generator, step: int = 0) -> torch.Tensor:
+    """The batch of one step of a run, by the sampler that the run is accounted with.
+
+    step : t = 0, 1, …; it matters where batches come by epochs. An epoch's batches follow from the
+        generator's first seed and the epoch's number alone, so that any step can be drawn by
+        itself. The other samplers take the generator's next numbers.
 
     Returns int64 indices, ascending. Raises `ValueError` when `run.n` isn't known.
 
@@ -70,13 +121,29 @@ def draw(run: NoisySGD, generator: torch.Generator) -> torch.Tensor:
     2
     """
     domain.instance("run", run, NoisySGD, RUN_EXAMPLE)
-    if run.n is None or run.batch_size is None:
-        raise ValueError("run.n = None isn't allowed: a batch can only be drawn from n records; give n and batch_size")
-    sampler = {"poisson": poisson, "fixed-size": fixed_size}[run.sampling]
-    return sampler(run.n, run.batch_size, generator)
+    domain.require("run.n", run.n, run.n is not None, "known", "a batch is drawn from n records")
+    domain.instance("generator", generator, torch.Generator, "torch.Generator().manual_seed(0)")
+    n, m = run.n, run.batch_size
+    if run.sampling in BY_EPOCHS:
+        epoch, position = divmod(domain.steps(step), run.batches_per_epoch)
+        own = _of_epoch(generator, epoch)
+        if run.sampling == "shuffled":
+            return shuffled(n, m, own)[position]
+        return random_allocation(n, run.batches_per_epoch, own)[position]
+    if run.sampling == "truncated-poisson":
+        return truncated_poisson(n, m, run.largest_batch, generator)
+    return {"poisson": poisson, "fixed-size": fixed_size}[run.sampling](n, m, generator)
 
 
-def _checked(n: int, batch_size: int, generator: torch.Generator) -> tuple[int, int]:
+def _of_epoch(generator: torch.Generator, epoch: int) -> torch.Generator:
+    """A generator of the epoch's own: independent streams from one seed."""
+    seed = np.random.SeedSequence([generator.initial_seed(), epoch]).generate_state(1, np.uint64)
+    return torch.Generator().manual_seed(int(seed[0] >> 1))
+
+
+def _checked(
+    n: int, size: int, generator: torch.Generator, name: str = "batch_size"
+) -> tuple[int, int]:
     domain.instance("generator", generator, torch.Generator, "torch.Generator().manual_seed(0)")
     n = domain.whole_number("n", n, "[1, 1e9]", "a draw holds n numbers of 8 bytes in memory")
-    return n, domain.whole_number("batch_size", batch_size, f"[1, {n}]")
+    return n, domain.whole_number(name, size, f"[1, {n}]")
