@@ -29,8 +29,8 @@ __all__ = [
 ]  # fmt: skip
 
 LEMMA3_CONSTANT = 0.8  # of q³λ³/σ³; the least that works is 0.7844, at λ = 3, σ = 1, q → e^-3
-C1 = 9.5  # below 4 (e-1) log(4) = 9.528
-C2 = 3.71  # above √(8 (e-1)) = 3.7076
+C1 = 7.14  # below 6 (e-1) log(2) = 7.1461
+C2 = 2.781  # above √(9 (e-1)/2) = 2.7807, the least possible: chapter 5
 _MODERATE = "[1e-50, 1e50]"  # squares and products stay in range
 _X = math.log(16) / 16  # the largest x·log(1/x) for x = qσ ≤ 1/16
 
@@ -171,28 +171,28 @@ def verify_lemma3(lam: int, constant: float, s: ArrayLike = (0.25, 1.0), q: Arra
 
 
 def theorem1_order(epsilon: float, delta: float) -> int:
-    """λ = ⌈2 log(1/δ)/ε⌉, the order that the proof of Theorem 1 uses.
+    """λ = ⌊3 log(1/δ)/ε⌋, the order that the proof of Theorem 1 uses, and at least 1.
 
     >>> theorem1_order(1.0, 1e-5)
-    24
+    34
     """
     epsilon = domain.number("epsilon", epsilon, "[1e-100, inf)")
-    return math.ceil(-2 * math.log(domain.number("delta", delta, "(0, 1)")) / epsilon)
+    return max(1, math.floor(-3 * math.log(domain.number("delta", delta, "(0, 1)")) / epsilon))
 
 
 def theorem1_sigma(q: float, steps: int, epsilon: float, delta: float) -> float:
-    """σ = max(1, 3.71 q√(T log(1/δ))/ε): with this noise or more, T steps are (ε, δ)-DP.
+    """σ = max(1, 2.781 q√(T log(1/δ))/ε): with this noise or more, T steps are (ε, δ)-DP.
 
     Theorem 1 of Abadi16 with constants that hold (chapter 5): an upper bound on the least σ.
-    Add/remove, Poisson. Raises `ValueError` unless ε ≤ 9.5 q²T, ε ≤ 2 log(1/δ) and q < 1/(16σ).
+    Add/remove, Poisson. Raises `ValueError` unless ε ≤ 7.14 q²T, ε ≤ 3 log(1/δ) and q < 1/(16σ).
 
     >>> round(theorem1_sigma(0.01, 10000, 3.2, 1e-5), 3)
-    3.934
+    2.949
     """
     q, steps = domain.number("q", q, "(0, 1)"), domain.whole_number("steps", steps, "[1, 1e15]")
     log_delta = -math.log(domain.number("delta", delta, "(0, 1)"))
-    largest = min(C1 * q**2 * steps, 2 * log_delta)
-    advice = "Theorem 1 needs epsilon <= 9.5 q^2 T and epsilon <= 2 log(1/delta)"
+    largest = min(C1 * q**2 * steps, 3 * log_delta)
+    advice = "Theorem 1 needs epsilon <= 7.14 q^2 T and epsilon <= 3 log(1/delta)"
     epsilon = domain.number("epsilon", epsilon, f"(0, {largest!r}]", advice)
     sigma = max(1.0, C2 * q * math.sqrt(steps * log_delta) / epsilon)
     advice = f"the noise would be sigma = {sigma:.4g}, and Lemma 3 needs q < 1/(16 sigma)"
