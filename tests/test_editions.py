@@ -232,12 +232,24 @@ def test_no_solution_is_left_in_the_student_edition(page):
     shown = region.sub("", source)  # what the chapter itself says elsewhere stays
     for body in region.findall(source):
         assert body.strip() not in code or body.strip() in shown
-    stubs = [c for c in notebook.cells if c.metadata.get("nbgrader", {}).get("solution")]
-    checks = [c for c in notebook.cells if c.metadata.get("nbgrader", {}).get("grade")]
+    graded = [c for c in notebook.cells if "nbgrader" in c.metadata]
+    proofs = [c for c in graded if c.cell_type == "markdown"]
+    assert all(c.source == student.ANSWER and c.metadata["nbgrader"]["points"] > 0 for c in proofs)
+    stubs = [c for c in graded if c.metadata["nbgrader"].get("solution") and c.cell_type == "code"]
+    checks = [c for c in graded if c.metadata["nbgrader"].get("grade") and c.cell_type == "code"]
     assert len(stubs) == len(checks) > 0
     assert all("raise NotImplementedError()" in cell.source for cell in stubs)
     assert all("raises-exception" in c.metadata["tags"] and c.metadata["editable"] is False for c in checks)
     assert all(len(c.metadata["nbgrader"]["checksum"]) == 32 for c in stubs + checks)
+
+
+def test_a_proof_has_an_answer_cell_with_its_points():
+    text = (BOOK / "04-lemma-3.md").read_text("utf-8")
+    answers = [c for c in student.student_notebook(BOOK / "04-lemma-3.md").cells
+               if c.cell_type == "markdown" and "nbgrader" in c.metadata]
+    assert [c.metadata["nbgrader"]["grade_id"] for c in answers] == ["ex-04-proof"]
+    assert f"Marking scheme ({answers[0].metadata['nbgrader']['points']} points)" in text
+    assert len(answers[0].metadata["nbgrader"]["checksum"]) == 32 and "editable" not in answers[0].metadata
 
 
 PROVED = re.compile(r"^(`{3,})\{solution\} (\S+)\n.*?^\1\n+```\{code-cell\} ipython3\n(.*?)^```$",

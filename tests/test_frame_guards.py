@@ -235,6 +235,21 @@ def test_exercises_need_marks_and_a_check():
         assert guards.unchecked_exercises(bad)
 
 
+PROOF = "```{exercise} Title\n:label: ex-1\n\nProve.\n\n*Practises: {ref}`sec`.*\n```"
+MARKS = {"grade": True, "solution": True, "grade_id": "ex-1", "points": 4}
+
+
+def test_a_proof_without_an_answer_cell_or_a_section_is_refused():
+    def proof(text=PROOF, **marks):
+        answer = nb.new_markdown_cell("Solution.", metadata={"nbgrader": {**MARKS, **marks}})
+        return notebook(nb.new_markdown_cell(text), answer)
+
+    assert guards.unanswered(proof()) == []
+    unnamed = proof(text=PROOF.replace("*Practises: ", "See "))
+    for bad in (proof(points=0), proof(grade_id="ex-2"), proof(grade=False), unnamed):
+        assert len(guards.unanswered(bad)) == 1
+
+
 def test_pages_and_table_of_contents_must_agree():
     toc = {"root": "book/intro", "parts": [{"chapters": [{"file": "book/03-a"}]}]}
     assert guards.toc_problems(toc, ["book/intro", "book/03-a"]) == []

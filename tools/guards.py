@@ -24,7 +24,7 @@ CHECKED = "Checked: "
 # Chapters whose cells don't have a kind yet.
 UNCONVERTED = {
     "00-conventions", "00-preface", "00-prerequisites", "01-privacy-loss", "02-log-moments",
-    "03-sampled-gaussian", "04-lemma-3", "05-theorem-1", "06-strong-composition", "07-renyi",
+    "03-sampled-gaussian", "06-strong-composition", "07-renyi",
     "08-trade-offs", "09-composition-clt", "10-subsampling", "11-noisy-sgd", "12-clt",
     "13-berry-esseen", "14-per-sample-gradients", "15-training-on-mnist", "16-figure-7",
     "17-which-noise", "18-auditing", "19-beyond-one-machine", "20-reporting", "oracles",
@@ -280,6 +280,23 @@ def unchecked_exercises(notebook):
     return problems + [f"{label}: no check cell {name}-check" for name, label in waiting.items()]
 
 
+def unanswered(notebook):
+    """Exercises without code (proofs) that have no answer cell with points, and no section that they train."""
+    cells = [cell for cell in notebook.cells if cell.cell_type == "markdown"]
+    source = "\n".join(cell.source for cell in cells)
+    answers = {role.get("grade_id"): role for cell in cells if (role := cell.metadata.get("nbgrader"))}
+    problems = []
+    task = re.compile(r"^`{3,}\{exercise(?:-start)?\}.*\n:label: (\S+)((?:\n(?!`{3,}\{solution).*)*)", re.MULTILINE)
+    for label, text in task.findall(source):
+        if "*Practises: " not in text:
+            problems.append(f"{label}: doesn't say which section it practises")
+    for label in re.findall(r"^`{3,}\{exercise\}.*\n:label: (\S+)", source, re.MULTILINE):
+        role = answers.get(label, {})
+        if not (role.get("grade") and role.get("solution") and role.get("points", 0) > 0):
+            problems.append(f"{label}: a proof needs an answer cell: a text cell with nbgrader's marks and points")
+    return problems
+
+
 def chapter_problems(chapter, kept):
     """Every problem of one chapter, given as a fresh notebook, and of its kept notebook."""
     return [problem for found in (
@@ -313,7 +330,7 @@ def book_problems():
     for page, kept in kept_notebooks():
         found = chapter_problems(convert(page), kept)
         if page.stem not in UNCONVERTED:
-            found += unkind(kept)
+            found += unkind(kept) + unanswered(kept)
         problems += [f"{page.name}: {problem}" for problem in found]
     return problems + over_budget({page.stem: budget(kept) for page, kept in kept_notebooks()
                                    if page.stem not in UNCONVERTED})

@@ -2,7 +2,8 @@
 
 Solutions are cut by nbgrader's own preprocessors, between ### BEGIN SOLUTION and ### END SOLUTION, so an instructor who
 uses nbgrader or Otter gets the same notebook from the chapter itself. Solutions in the text become cells of their own,
-with a tag, and nbconvert removes them.
+with a tag, and nbconvert removes them. A text cell with nbgrader's marks holds the solution of a proof: in its place
+stands an empty answer with the same points, which a person grades.
 
     python tools/student.py                      # all chapters, and the zip
     python tools/student.py book/03-name.md      # one chapter
@@ -28,6 +29,7 @@ __all__ = ["strip_code", "student_notebook", "try_out"]
 
 TARGET = ROOT / "_build" / "student"
 SECRET = "solution-text"
+ANSWER = "YOUR ANSWER HERE"
 GATE = re.compile(r"^(`{3,}|:{3,})\{solution-(start|end)\}[^\n]*\n(?::[^\n]*\n)*\1[ \t]*$", re.MULTILINE)
 WHOLE = re.compile(r"^(`{3,}|:{3,})\{(?:solution\}|dropdown\}[^\n]*(?:[Mm]arking|Answers)).*?^\1[ \t]*$",
                    re.DOTALL | re.MULTILINE)
@@ -42,7 +44,8 @@ The chapters as notebooks, with the solutions left out.
 
 (On Windows: `.venv\\Scripts\\python` and `.venv\\Scripts\\jupyter`.) Open a chapter and run it from the top. Where
 an exercise waits for you, a cell says `YOUR CODE HERE`; the cell below it runs your function on many inputs and says
-what's wrong, or that nothing is written yet. "Run all" goes past those cells. Don't change the locked cells.
+what's wrong, or that nothing is written yet. "Run all" goes past those cells. Proofs are written where it says
+`YOUR ANSWER HERE`, and a person grades them. Don't change the locked cells.
 
 The folder `dpteach` is the package that the chapters use. Licences: `LICENSE` (code), `LICENSE-text` (text),
 `dpteach/training/data/MNIST-LICENSE.md` (images).
@@ -72,6 +75,9 @@ def mark_text(notebook):
     for cell in notebook.cells:
         if cell.cell_type != "markdown":
             cells.append(cell)
+            continue
+        if cell.metadata.get("nbgrader", {}).get("solution"):  # a proof: the student's answer takes its place
+            cells.append(nbformat.v4.new_markdown_cell(ANSWER, id=cell["id"], metadata=cell.metadata))
             continue
         parts, inside = pieces(cell.source, inside)
         for number, (text, secret) in enumerate(parts):
@@ -111,6 +117,8 @@ def student_notebook(chapter):
     notebook = convert(chapter)
     mark_text(notebook)
     for cell in notebook.cells:
+        if cell.cell_type != "code":
+            continue
         role = cell.metadata.get("nbgrader", {})
         tags = [tag for tag in cell.metadata.get("tags", []) if not role.get("solution") or "hide" not in tag]
         cell.metadata["tags"] = tags + ["raises-exception"] * bool(role.get("grade"))
@@ -135,7 +143,7 @@ def try_out(chapter, solve=False):
     NotebookClient(notebook, timeout=900, kernel_name="python3", resources={"metadata": {"path": str(BOOK)}}).execute()
     failed = passed = 0
     for cell in notebook.cells:
-        if not cell.metadata.get("nbgrader", {}).get("grade"):
+        if cell.cell_type != "code" or not cell.metadata.get("nbgrader", {}).get("grade"):
             continue
         errors = [output for output in cell.outputs if output.output_type == "error"]
         if any(e.ename != "ExerciseFailed" or len(e.traceback) != 1 or "\n" in e.evalue.strip() for e in errors):
