@@ -30,6 +30,7 @@ _FACTS_ADVICE = (
     f"the facts are {', '.join(_FACTS)}: here sigma is noise std / sensitivity, as in the two "
     "papers, and the relation decides the sampling"
 )
+_BEYOND = "epsilon is above 1e5, the end of its domain"
 _SMALL_DELTA = 1e-6
 _LARGE_EPSILON = 10.0
 
@@ -174,7 +175,7 @@ def answer(guarantee: Guarantee, delta: float) -> dict[str, Any]:
     row: dict[str, Any] = {"name": guarantee.name, "kind": guarantee.kind}
     epsilon = guarantee.epsilon(delta)
     if math.isinf(epsilon):
-        return row | {"epsilon": None, "reason": guarantee.reason}
+        return row | {"epsilon": None, "reason": guarantee.reason or _BEYOND}
     if isinstance(guarantee, Bracket):
         row["epsilon"] = [guarantee.lower.epsilon(delta), epsilon]
     else:
@@ -230,7 +231,7 @@ def proved(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     kept = [r for r in rows if r["kind"] != "asymptotic" and r["epsilon"] is not None]
     found = [{key: row[key] for key in ("name", "kind", "epsilon")} for row in kept]
     for row in found:
-        if row["kind"] == "bracket":
+        if isinstance(row["epsilon"], list):
             row["epsilon"] = row["epsilon"][-1]
     return sorted(found, key=lambda row: row["epsilon"])
 

@@ -63,12 +63,18 @@ def group_epsilon(guarantee: Guarantee, records: int, delta: float) -> float:
         terms = k if small else math.expm1(-k * epsilon) / math.expm1(-epsilon)
         return log_delta + (k - 1) * epsilon + math.log(terms) - math.log(delta)
 
-    high, low = math.log(delta / k), _LEAST_LOG_DELTA  # at ε' = 0 the group's δ is kδ'
-    if high < low or excess(low) > 0:
+    high = math.log(delta / k)  # at ε' = 0 the group's δ is kδ'
+    if high < _LEAST_LOG_DELTA or 0 < excess(_LEAST_LOG_DELTA) < math.inf:
         return math.inf
-    best = high if excess(high) <= 1e-9 else safe_root(
-        excess, infeasible=high, feasible=low, tolerance=1e-3
-    )  # fmt: skip
+    if excess(high) <= 1e-9:
+        return k * guarantee.least_epsilon(math.exp(high))
+    low, step = high, 1.0
+    while excess(low) > 0:
+        high, low, step = low, low - step, 2 * step
+        if math.isinf(excess(high)) or high == _LEAST_LOG_DELTA:
+            return math.inf
+        low = max(low, _LEAST_LOG_DELTA)
+    best = safe_root(excess, infeasible=high, feasible=low, tolerance=1e-3)
     return k * guarantee.least_epsilon(math.exp(best))
 
 
@@ -159,6 +165,8 @@ def _curve(
     alpha = np.concatenate([np.geomspace(1e-4, 0.01, 9)[:-1], np.linspace(0.01, 1, 67)])
     for best in proved(rows):
         low = guarantees[best["name"]].f(alpha)
+        if not np.any(low):  # a curve asks more than ε at one δ does
+            continue
         pair = f_epsilon_delta(best["epsilon"], delta, alpha)
         named = {"of": best["name"], "alpha": alpha.tolist()}
         return named | {"beta": low.tolist(), "pair": pair.tolist()}
@@ -182,6 +190,11 @@ def _more_warnings(facts: dict[str, Any]) -> list[str]:
             "computed from the number of records, adding or removing a record changes them, and "
             "the guarantee doesn't cover that"
         )
+    if facts["curve"] and facts["curve"]["of"] != (least := proved(rows)[0]["name"]):
+        of = facts["curve"]["of"]
+        found.append(f"the curve and its pair are by {of}: {least} can't draw its own for this run")
+    if facts["quoted"] is None:
+        found += [f"{row['name']} proves nothing: {row['reason']}" for row in facts["claimed"][:1]]
     if facts["tuning_runs"] is None:
         found.append("trainings made on the same data to choose parameters aren't counted")
     if facts["records_per_unit"] == 1:
