@@ -7,6 +7,8 @@ conventions, or relations (a sigma means nothing without one):
   replace-one  neighbours differ in one record's value; batches are uniform subsets
                of exactly m; noise std = 2 × sigma × clip_norm on the sum
                (Dong, Roth and Su 2022, Algorithm 1).
+  zero-out     one record is made blank, so that its gradient is 0; Poisson batches and
+               noise as for add-remove.
 The clipping norm doesn't enter epsilon: only the ratio of noise to sensitivity matters.
 
 kinds: 'bracket' encloses the value and 'upper bound' is above it: these are guarantees.

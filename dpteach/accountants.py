@@ -148,7 +148,7 @@ def account(run: NoisySGD, relation: Relation, orders: Orders = "integer") -> Ac
 
 
 def run_under(relation: Relation, **facts: Any) -> NoisySGD:
-    """The run as the relation's paper makes it: Poisson for add-remove, fixed-size for replace-one.
+    """The run as the relation's paper makes it: fixed-size for replace-one, else Poisson batches.
 
     `facts` are those of `NoisySGD` with sigma (noise std / sensitivity) in place of the noise
     multiplier, without the sampling, and with epochs where steps aren't given.
@@ -157,6 +157,7 @@ def run_under(relation: Relation, **facts: Any) -> NoisySGD:
     2.6
     """
     paper = {"add-remove": NoisySGD.abadi16, "replace-one": NoisySGD.drs22}
+    paper["zero-out"] = NoisySGD.abadi16
     make = paper[domain.one_of("relation", relation, tuple(paper))]
     for name, value in facts.items():
         domain.require(name, value, name in _FACTS, "left out", _FACTS_ADVICE)

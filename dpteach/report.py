@@ -31,8 +31,12 @@ _BATCHES = {
     "poisson": "Poisson batches of {} records expected",
     "fixed-size": "uniform batches of exactly {} records",
 }
-_CHANGE = {"add-remove": "is added or removed", "replace-one": "is replaced"}
-_GROUP = {"add-remove": "is added or removed", "replace-one": "is replaced by one with as many"}
+_CHANGE = {
+    "add-remove": "is added or removed",
+    "replace-one": "is replaced",
+    "zero-out": "is made blank",
+}
+_GROUP = _CHANGE | {"replace-one": "is replaced by one with as many"}
 _QUICK = ("tensor-power", "moments", "rdp", "clt")
 _LEAST_LOG_DELTA = math.log(1e-30)
 
@@ -239,7 +243,7 @@ def _counted(facts: dict[str, Any]) -> str:
 
 
 def _not_to_claim(facts: dict[str, Any]) -> list[str]:
-    other = {"add-remove": "replace-one", "replace-one": "add-remove"}[facts["convention"]]
+    other = "add-remove" if facts["convention"] == "replace-one" else "replace-one"
     return [
         f"the same epsilon under {other}: whom the guarantee compares, and sigma with it, differ "
         "by a factor of two",
