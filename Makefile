@@ -2,14 +2,18 @@
 # Choose a Python with `make book PYTHON=/path/to/python3.12`.
 
 .DEFAULT_GOAL := help
-.PHONY: browser help install book test lint serve clean outputs bench figure7 links upgrade live student epub pdf mutants fuzz
+.PHONY: help install venv book test browser lint serve clean outputs bench figure7 live links student epub pdf
 PY := .venv/bin/python
+NEW := -c "import sys; sys.exit(sys.version_info < (3, 11))"
+PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3 python; do \
+            $$p $(NEW) 2>/dev/null && echo $$p && break; done)
+PINS := requirements.txt constraints.txt pyproject.toml
 
 help:  ## list the targets
 	@echo "make book     install, run every chapter, build the pages in _build/html"
 	@echo "make test     install, then check everything: style, code, notebooks, pages"
 	@echo "make browser  the part of make test that looks at every page in Chromium"
-	@echo "make lint     check the code's style (ruff)"
+	@echo "make lint     check the code's style (ruff) and which module imports which (import-linter)"
 	@echo "make serve    show the built book at http://localhost:8000"
 	@echo "make outputs  renew the kept notebooks in tests/notebooks (ONLY=book/NN-name.md: one)"
 	@echo "make figure7  train what isn't recorded yet of Figure 7 (about 7 minutes a seed and noise)"
@@ -18,14 +22,20 @@ help:  ## list the targets
 	@echo "make epub     the book as an EPUB, in _build/epub"
 	@echo "make pdf      the book as one PDF, in _build/pdf (needs Chromium and its driver)"
 	@echo "make bench    time the slow parts"
-	@echo "make mutants  break the mathematics in small ways, count what the tests notice (ONLY=laws: one module)"
-	@echo "make fuzz     ten minutes of broken data files and odd command lines (installs atheris; Linux, macOS)"
 	@echo "make links    ask every external link once (needs the network)"
-	@echo "make upgrade  pin the newest versions that fit together, then run make test"
 	@echo "make clean    remove everything built; .venv stays (rm -rf .venv removes it too)"
 
-install:  # instant when nothing changed
-	@PYTHON="$(PYTHON)" sh tools/install.sh
+install:  # instant when neither the pins nor this folder's place changed
+	@{ echo "$(CURDIR)"; cat $(PINS); } | cmp -s - .venv/installed || $(MAKE) --no-print-directory venv
+
+venv:
+	@$(or $(PYTHON),false) $(NEW) || { echo "No Python of version 3.11 or newer: install one, or name it:" \
+	  "make book PYTHON=/path/to/python3.12" >&2; exit 1; }
+	$(PY) -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv
+	$(PY) -m pip install -q --disable-pip-version-check -r requirements.txt -c constraints.txt
+	$(PY) -m pip install -q --disable-pip-version-check --no-deps -e .
+	$(PY) tools/frame.py
+	@{ echo "$(CURDIR)"; cat $(PINS); } > .venv/installed
 
 book: install
 	@$(PY) tools/build_book.py
@@ -38,19 +48,14 @@ browser: install
 
 lint: install
 	@$(PY) -m ruff check .
+	@.venv/bin/lint-imports --no-cache
 
-serve: install
-	@$(PY) tools/build_book.py --serve
+serve: book
+	@echo "The book is at http://localhost:8000 (Ctrl-C stops)"
+	@$(PY) -m http.server 8000 --bind 127.0.0.1 --directory _build/html
 
 outputs: install
 	@$(PY) tools/outputs.py $(if $(ONLY),"$(ONLY)")
-
-mutants: install  # stop it at any moment; it goes on where it was
-	@$(PY) tools/mutants.py --jobs 2 $(ONLY)
-
-fuzz: install  # its inputs stay in .cache/fuzz: a second call goes on from there
-	@$(PY) -m pip install -q atheris==3.0.0
-	@$(PY) tools/fuzz.py
 
 bench: install
 	@$(PY) tools/bench.py
@@ -62,10 +67,7 @@ live: install
 	@$(PY) tools/live_grid.py
 
 links: install
-	@$(PY) tools/links.py
-
-upgrade: install
-	@$(PY) tools/upgrade.py
+	@$(PY) -m jupyter_book.cli.main build . --path-output . --builder linkcheck
 
 student: install
 	@$(PY) tools/student.py

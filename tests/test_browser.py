@@ -5,23 +5,27 @@ contrast is checked in both. Screenshots stay in _build/screenshots. The last pa
 a small page and asks that each is found.
 """
 
+from pathlib import Path
+
 import page_checks as checks
 import pytest
 import run_tests
+import theorems
 import yaml
 from browser import chromium, served
 from frame import ROOT
 
 TOC = yaml.safe_load((ROOT / "_toc.yml").read_text("utf-8"))
 ORDER = [TOC["root"]] + [entry["file"] for part in TOC["parts"] for entry in part["chapters"]]
-MODULES = sorted(path.stem for path in (ROOT / "dpteach").glob("*.py") if path.stem[0] != "_")
-PAGES = (ORDER + ["index", "genindex", "prf-prf", "py-modindex", "search", "_modules/index"]
-         + [f"_modules/dpteach/{module}" for module in MODULES])
+MODULES = sorted(path.relative_to(ROOT).with_suffix("").as_posix() for path in (ROOT / "dpteach").rglob("[!_]*.py"))
+TESTS = sorted({Path(file).stem for tests in theorems.marks().values() for file, _, _ in tests})
+PAGES = (ORDER + ["index", "genindex", "py-modindex", "search", "_modules/index"]
+         + [f"_modules/{module}" for module in MODULES] + [f"_tests/{name}" for name in TESTS])
 CHAPTERS = [page for page in ORDER if "book/01-" <= page < "book/21-"]
 # The rules that don't depend on colours are the slowest part, and what a page says is the same at both widths:
 # they are run on the phone for each page of the book, and at both widths for one page of each kind.
 TEMPLATES = [TOC["root"], "book/03-sampled-gaussian", "book/explorers", "search", "genindex",
-             f"_modules/dpteach/{MODULES[0]}"]
+             f"_modules/{MODULES[0]}"]
 WIDTHS = {"desktop": (1280, 900), "phone": (390, 844)}
 SCREENSHOTS = ROOT / "_build" / "screenshots"
 MAX_ADDED = 400_000  # bytes that the book adds to a page, beyond the theme and MathJax

@@ -1,6 +1,7 @@
 """Sphinx extension of the book.
 
-- A change in dpteach runs the chapters again, two at a time.
+- A change in dpteach, or a new version of a library, runs the chapters again.
+- Every warning is an error.
 - Figures, theorems, exercises and equations are numbered within their chapter: Lemma 12.2.
 - Folded cells say what they hold: the code of a figure, what was checked.
 - No page asks for anything outside the book.
@@ -13,6 +14,7 @@ their old results. Here the cache's folder carries a hash of dpteach's files. Th
 configuration value, so that Sphinx also reads every page again when it changes.
 """
 
+import ast
 import hashlib
 import os
 import re
@@ -22,27 +24,27 @@ from importlib.metadata import version
 from pathlib import Path
 
 from docutils import nodes
+from sphinx.domains.index import IndexDirective
 from sphinx.environment.collectors.toctree import TocTreeCollector
+from sphinx_codeautolink.extension.block import CodeBlockAnalyser
+from sphinx_codeautolink.extension.directive import PrefaceMarker
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from frame import ROOT, chapters, environment, source_hash
+from frame import ROOT, chapters, environment, notebook_cache
 from mathml import register as register_mathml
+from outputs import convert
 from plain import write_downloads
-from run_ahead import register as register_run_ahead
-from status import register as register_status
 from theorems import register as register_theorems
 
-CACHES = ROOT / ".cache" / "notebooks"
 _assign_figure_numbers = TocTreeCollector.assign_figure_numbers
 KEEP = 3  # older versions' caches are removed
 
 
 def set_cache(app, config):
-    """Point the execution cache at this version of dpteach and drop the oldest caches."""
-    folder = CACHES / source_hash()
-    folder.mkdir(parents=True, exist_ok=True)
+    """Point the execution cache at this version of everything and drop the oldest caches."""
+    folder = notebook_cache()
     folder.touch()
-    for old in sorted(CACHES.iterdir(), key=lambda path: path.stat().st_mtime)[:-KEEP]:
+    for old in sorted(folder.parent.iterdir(), key=lambda path: path.stat().st_mtime)[:-KEEP]:
         shutil.rmtree(old, ignore_errors=True)
     config.nb_execution_cache_path = str(folder)
 
@@ -56,6 +58,11 @@ def set_theme(app, config):
     known = bool(options.get("repository_url"))
     options["use_repository_button"] = options["use_issues_button"] = known
     config.templates_path.append("book/_templates")
+
+
+def be_strict(app):
+    """A warning fails a plain `jupyter-book build .` as well; with --keep-going Sphinx goes on and fails at the end."""
+    app.warningiserror = app.builder.name == "html" and not app.keep_going
 
 
 def drop_thebe(app):
@@ -92,6 +99,37 @@ def name_by_text(app, page, template, context, doctree):
     better = {'<summary aria-label="Toggle hidden content">': "<summary>", "doc-biblioentry": "listitem"}
     for said, instead in better.items() if "body" in context else ():
         context["body"] = context["body"].replace(said, instead)
+    if "body" in context:  # boxes of theorems and exercises all have the same id, and nothing refers to it
+        context["body"] = re.sub(r' id="(?:proof|\w+-content)"', "", context["body"])
+
+
+def tell_imports(app, doctree):
+    """Names in cells become links; what the cells that leave the page import is told to the extension that does it."""
+    if ROOT / f"{app.env.docname}.md" in chapters():
+        cells = convert(ROOT / f"{app.env.docname}.md").cells
+        kept = [line for cell in cells if "remove-cell" in cell.metadata.get("tags", [])
+                for node in ast.parse(cell.source).body if isinstance(node, ast.Import | ast.ImportFrom)
+                for line in ast.unparse(node).splitlines()]
+        if kept:
+            doctree.insert(0, PrefaceMarker("\n".join(kept), "file"))
+
+
+class Entry(IndexDirective):
+    """An entry of the index is its whole line: no comma splits it, and an article at its start is left out."""
+
+    def run(self):
+        lines = [re.sub(r"^(?:An?|The) (\w)", lambda found: found[1].upper(), line)
+                 for line in self.arguments[0].splitlines()]
+        self.arguments = ["\n".join(line if re.match(r"\w+:", line) else f"single: {line}" for line in lines)]
+        return super().run()
+
+
+def only_titled(visit):
+    """codeautolink counts sections by their titles; boxes of theorems hold sections without one."""
+    def visited(self, node):
+        if any(isinstance(child, nodes.title) for child in node.children):
+            visit(self, node)
+    return visited
 
 
 FOLDED = {"figure": "Code of this figure", "exercise": "The check of this exercise"}
@@ -168,17 +206,20 @@ def setup(app):
     written = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
     app.add_config_value("book_extension", written, "html")  # a change here writes every page again
     register_mathml(app)
-    register_status(app)
     register_theorems(app)
-    register_run_ahead(app)
     drop_thebe(app)
     TocTreeCollector.assign_figure_numbers = chapter_numbers(_assign_figure_numbers)
     app.connect("config-inited", set_cache)
     app.connect("config-inited", set_theme)
     app.connect("builder-inited", drop_launch)
+    app.connect("builder-inited", be_strict)
     app.connect("html-page-context", offer_notebook, priority=100)
     app.connect("build-finished", write_notebooks)
+    for method in ("visit_section", "depart_section"):
+        setattr(CodeBlockAnalyser, method, only_titled(getattr(CodeBlockAnalyser, method)))
+    app.add_directive("index", Entry, override=True)
     app.connect("doctree-read", fold)
+    app.connect("doctree-read", tell_imports, priority=400)
     app.connect("doctree-resolved", drop_scripts)
     app.connect("builder-inited", add_script)
     app.connect("html-page-context", name_by_text)

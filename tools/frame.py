@@ -6,13 +6,15 @@ in the first cell that draws, and so fail that cell's comparison.
 
 import hashlib
 import os
+from importlib.metadata import version
 from pathlib import Path
 
-__all__ = ["ROOT", "BOOK", "KEPT", "chapters", "environment", "kept_notebook", "source_hash"]
+__all__ = ["ROOT", "BOOK", "KEPT", "chapters", "environment", "kept_notebook", "notebook_cache", "source_hash"]
 
 ROOT = Path(__file__).resolve().parent.parent
 BOOK = ROOT / "book"
 KEPT = ROOT / "tests" / "notebooks"
+LIBRARIES = ("numpy", "scipy", "matplotlib", "torch", "dp-accounting", "opacus")
 
 
 def environment():
@@ -56,6 +58,14 @@ def source_hash(package=ROOT / "dpteach"):
             digest.update(path.relative_to(package).as_posix().encode() + b"\0")
             digest.update(hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()[:16]
+
+
+def notebook_cache():
+    """Where chapters that ran are kept: for this version of dpteach, and of the libraries that they call."""
+    versions = " ".join(f"{name} {version(name)}" for name in LIBRARIES)
+    folder = ROOT / ".cache" / "notebooks" / hashlib.sha256(f"{source_hash()} {versions}".encode()).hexdigest()[:16]
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
 
 
 def chapters():

@@ -346,7 +346,8 @@ def report():
     """A table: what is visible of each chapter's code, and what of it is compared."""
     print("chapter                  lines of code  share of words  compared: cells, numbers")
     rows = [(page.stem, *budget(kept), *compared(kept)) for page, kept in kept_notebooks()]
-    for name, lines, code, words, cells, numbers in [*rows, ("all", *map(sum, zip(*(r[1:] for r in rows), strict=True)))]:
+    total = map(sum, zip(*(row[1:] for row in rows), strict=True))
+    for name, lines, code, words, cells, numbers in [*rows, ("all", *total)]:
         print(f"{name:28}{lines:10}{code / words:16.0%}{cells:12}{numbers:12}")
 
 

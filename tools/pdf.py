@@ -31,11 +31,12 @@ WIDTH, HEIGHT, MARGIN = 8.27, 11.69, 0.75  # A4, in inches
 SCALE = 0.8  # of a screen's letters
 FOOTER = ('<div style="font-size: 8px; width: 100%; text-align: center; color: #555">'
           "<span class=title></span>: <span class=pageNumber></span></div>")
-# Formulas drawn, pictures there, solutions and hidden cells open.
+# Formulas drawn, pictures there, solutions open; what a figure or a check folds stays folded.
 READY = """
   document.documentElement.dataset.theme = "light";
   document.querySelectorAll("#jb-print-toc").forEach(e => e.remove());
-  document.querySelectorAll("details").forEach(d => { d.open = true; });
+  const folded = ".tag_figure *, .tag_check *, .tag_exercise *";
+  document.querySelectorAll(`details:not(${folded})`).forEach(d => { d.open = true; });
   document.querySelectorAll(".toggle-hidden").forEach(d => d.classList.remove("toggle-hidden"));
   document.querySelectorAll("img").forEach(i => { i.loading = "eager"; });
   const drawn = window.MathJax && MathJax.startup ? MathJax.startup.promise : Promise.resolve();

@@ -1,48 +1,136 @@
-"""Sphinx extension: from a theorem to its code.
+"""Sphinx extension: from a theorem to its code, and to the test that would fail if it were wrong.
 
-The role `source` shows a name of the package and leads to its lines: {source}`dpteach.limits.subsampled_clt_mu`.
+- The package's page has a section for each module: "% modules: dpteach" stands for those of a folder.
+- The role `source` shows a name of the package and leads to its lines: {source}`dpteach.limits.subsampled_clt_mu`.
+- The directive `theorem-table` lists every theorem box with the functions that it names so, and the tests that carry
+  its mark, @pytest.mark.theorem("thm-12-2"). Test files that the table names become pages.
 """
 
+import ast
+import re
+
 from docutils import nodes
+from docutils.statemachine import StringList
+from frame import ROOT
+from plain import THEOREMS, blocks, options, toc_pages
 from sphinx.util import logging
-from sphinx.util.docutils import SphinxRole
+from sphinx.util.docutils import SphinxDirective, SphinxRole
 
-__all__ = ["register"]
+__all__ = ["boxes", "marks", "register"]
 
+SOURCE = re.compile(r"\{source\}`([\w.]+)`")
 logger = logging.getLogger(__name__)
 
 
-class source_link(nodes.Element):
-    """Stands for a link to a function's source until every page is read."""
+class code_link(nodes.Element):
+    """Stands for a link to lines of code until every page is read."""
 
 
-class Source(SphinxRole):
-    """A name of the package, such as dpteach.limits.subsampled_clt_mu."""
+class CodeRole(SphinxRole):
+    """dpteach.limits.subsampled_clt_mu, or test_limits.py::test_mu."""
 
     def run(self):
-        return [source_link(name=self.text, docname=self.env.docname, line=self.lineno)], []
+        return [code_link(code=self.text, line=self.lineno)], []
 
 
-def link(app, docname, name, place):
-    """`module.name`, linked to its source on web pages."""
-    entry = app.env.domains["py"].objects.get(name)
-    if entry is None:
-        logger.warning("no %s on the package's page", name, location=place, type="ref")
-        return nodes.literal(text=name)
-    module = max((m for m in app.env.domains["py"].modules if name.startswith(f"{m}.")), key=len)
-    shown = nodes.literal(text=name.removeprefix("dpteach."))
-    if app.builder.format != "html" or app.builder.name == "epub":
-        return shown
-    uri = app.builder.get_relative_uri(docname, "_modules/" + module.replace(".", "/"))
-    return nodes.reference("", "", shown, internal=True, refuri=f"{uri}#{name.removeprefix(module + '.')}")
+def boxes():
+    """(label, title, names of its functions) of each theorem, lemma, proposition and corollary, in the book's order."""
+    for page in toc_pages():
+        for kind, title, body in blocks(page.read_text("utf-8")):
+            if kind and kind.removeprefix("prf:") in THEOREMS[:4]:
+                given, body = options(body)
+                yield given.get("label"), title, SOURCE.findall(body)
 
 
-def fill(app, doctree, docname):
-    for place in list(doctree.findall(source_link)):
-        place.replace_self(link(app, docname, place["name"], (docname, place["line"])))
+def marks():
+    """The tests that carry the mark of each theorem: label to [(file, function, line)]."""
+    found = {}
+    for path in sorted((ROOT / "tests").glob("test_*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            for mark in getattr(node, "decorator_list", ()):
+                if isinstance(mark, ast.Call) and ast.unparse(mark.func) == "pytest.mark.theorem":
+                    for label in mark.args:
+                        found.setdefault(label.value, []).append((path.name, node.name, node.lineno))
+    return found
+
+
+def modules(package):
+    """Names of a package's modules, in the order of the chapters that their docstrings name."""
+    def chapter(path):
+        found = re.search(r"chapters? (\d+)", ast.get_docstring(ast.parse(path.read_text("utf-8"))))
+        return int(found.group(1)) if found else 0
+
+    folder = ROOT / package.replace(".", "/")
+    return [f"{package}.{path.stem}" for path in sorted(folder.glob("[!_]*.py"), key=lambda p: (chapter(p), p.stem))]
+
+
+def list_modules(app, docname, source):
+    def sections(found):
+        return "\n".join(f"### `{name}`\n\n```{{eval-rst}}\n.. automodule:: {name}\n   :members:\n```\n"
+                         for name in modules(found.group(1)))
+
+    source[0] = re.sub(r"^% modules: (\S+)$", sections, source[0], flags=re.MULTILINE)
+
+
+def keep_ideas(app, env):
+    """The index is one of ideas: the package's names have their own page, and the search."""
+    env.domains["index"].entries["book/api"] = []
+    return []
+
+
+class TheoremTable(SphinxDirective):
+    def run(self):
+        tests, lines = marks(), ["| Result | Here | Function | Test |", "|---|---|---|---|"]
+        for label, title, functions in boxes():
+            cells = [title.replace("|", r"\|"), f"{{prf:ref}}`{label}`",
+                     ", ".join(f"{{source}}`{name}`" for name in functions),
+                     ", ".join(f"{{test}}`{file}::{name}`" for file, name, _ in tests.get(label, []))]
+            lines.append(f"| {' | '.join(cells)} |")
+        self.env.note_reread()
+        node = nodes.container()
+        self.state.nested_parse(StringList(lines, "theorems"), 0, node)
+        return node.children
+
+
+def target(app, code):
+    """(page, anchor) of a test's or a function's lines; None where there's no such thing."""
+    if "::" in code:
+        file, name = code.split("::")
+        line = next(line for tests in marks().values() for *test, line in tests if test == [file, name])
+        return f"_tests/{file.removesuffix('.py')}", f"line-{line}"
+    python = app.env.domains["py"]
+    if code not in python.objects:
+        return None
+    module = max((module for module in python.modules if code.startswith(f"{module}.")), key=len)
+    return "_modules/" + module.replace(".", "/"), code.removeprefix(f"{module}.")
+
+
+def link(app, doctree, docname):
+    """Put the links in the roles' places; outside of web pages they're names."""
+    for place in list(doctree.findall(code_link)):
+        found, shown = target(app, place["code"]), nodes.literal(text=place["code"].removeprefix("dpteach."))
+        if not found:
+            logger.warning("the package's page has no %s", place["code"], location=(docname, place["line"]))
+        elif app.builder.name == "html":
+            uri = app.builder.get_relative_uri(docname, found[0])
+            shown = nodes.reference("", "", shown, internal=True, refuri=f"{uri}#{found[1]}")
+        place.replace_self(shown)
+
+
+def test_pages(app):
+    """A page for each test file that carries a mark."""
+    for name in sorted({file for tests in marks().values() for file, _, _ in tests}):
+        source = (ROOT / "tests" / name).read_text("utf-8")
+        body = app.builder.highlighter.highlight_block(source, "python", lineanchors="line")
+        yield f"_tests/{name.removesuffix('.py')}", {"title": name, "body": f"<h1>{name}</h1>\n{body}"}, "page.html"
 
 
 def register(app):
-    app.add_node(source_link)
-    app.add_role("source", Source())
-    app.connect("doctree-resolved", fill)
+    app.add_node(code_link)
+    app.add_role("source", CodeRole())
+    app.add_role("test", CodeRole())
+    app.add_directive("theorem-table", TheoremTable)
+    app.connect("source-read", list_modules)
+    app.connect("env-updated", keep_ideas)
+    app.connect("doctree-resolved", link)
+    app.connect("html-collect-pages", test_pages)

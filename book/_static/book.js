@@ -20,6 +20,12 @@ function fit() {
 document.addEventListener("DOMContentLoaded", () => {
   // The button shows more than its label says, the keys; without the label what's shown is its name.
   document.querySelector(".search-button-field")?.removeAttribute("aria-label");
+  // A notebook is saved, not shown. Pages opened as files can't do that: the browser shows its text, to be saved by hand.
+  for (const link of document.querySelectorAll('.dropdown-download-buttons a[href*="/_sources/"]')) {
+    link.download = link.pathname.split("/").pop();
+    link.removeAttribute("target");
+    if (location.protocol === "file:") link.querySelector(".btn__text-container").textContent += " (opens: save it)";
+  }
   (window.MathJax?.startup?.promise || Promise.resolve()).then(fit);
   window.addEventListener("resize", fit);
   document.addEventListener("toggle", fit, true);
