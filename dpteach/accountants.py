@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dpteach import domain
+from dpteach import batches, domain
 from dpteach.composition import OptimalComposition, StrongComposition
 from dpteach.guarantees import Bracket, Guarantee, Kind, NothingProved, NothingReleased
 from dpteach.laws import Law
@@ -85,8 +85,11 @@ class Account(Mapping[str, Guarantee]):
     """The guarantees for one run by name, each made when it's first asked for."""
 
     def __init__(self, run: NoisySGD, relation: Relation, orders: Orders) -> None:
+        run.check_covered(relation)
         same = {"steps": run.steps, "assumptions": assumptions(run, relation)}
-        self._question = _Question(run.laws(relation), orders, same)
+        laws = run.laws(relation) if run.has_laws(relation) else ()
+        self._run, self._relation = run, relation
+        self._question = _Question(laws, orders, same)
         self._made: dict[str, Guarantee] = {}
 
     def __iter__(self) -> Iterator[str]:
@@ -105,10 +108,19 @@ class Account(Mapping[str, Guarantee]):
         steps, sentence = self._question.same.values()
         if steps == 0:
             return NothingReleased(name=name, assumptions=sentence)
+        if not self._question.laws:
+            return self._by_batches(name, kind, sentence)
         try:
             return make(self._question)
         except ValueError as error:
             return NothingProved(name=name, kind=kind, reason=str(error), assumptions=sentence)
+
+    def _by_batches(self, name: str, kind: Kind, sentence: str) -> Guarantee:
+        """Batches without a law of one step have the two ends of chapter 21, and nothing else."""
+        if name == "tensor-power":
+            return batches.bracket(self._run, self._relation, sentence)
+        reason = f"{self._run.sampling} batches have no law of one step: see tensor-power"
+        return NothingProved(name=name, kind=kind, reason=reason, assumptions=sentence)
 
 
 def account(run: NoisySGD, relation: Relation, orders: Orders = "integer") -> Account:

@@ -26,13 +26,15 @@ from scipy.special import bdtrc, logsumexp, ndtr, ndtri
 
 from dpteach import domain
 from dpteach.guarantees import Bracket, GaussianGuarantee, Guarantee, Kind
+from dpteach.laws import PoissonLaw, SubsampledLaw
 from dpteach.numerics.lattice import Side, power, tails
 from dpteach.numerics.ratios import contract_cells, on_losses, split_cells, tilted
-from dpteach.tensor_power import Profile, TensorPowerEnd
+from dpteach.run import RUN_EXAMPLE, NoisySGD, Relation
+from dpteach.tensor_power import Profile, TensorPower, TensorPowerEnd
 
 __all__ = [
-    "Between", "RandomAllocation", "SlicedPair", "Strongest", "largest_value", "revealed_order",
-    "shuffled_event_delta", "shuffled_slices", "truncation",
+    "Between", "RandomAllocation", "SlicedPair", "Strongest", "bracket", "fixed_size_slices",
+    "largest_value", "revealed_order", "shuffled_event_delta", "shuffled_slices", "truncation",
 ]  # fmt: skip
 
 _DIRECTIONS = ("remove", "add")
@@ -93,7 +95,7 @@ def _ratio_grid(
 
 def _slope(mass: np.ndarray, step: float, batches: int) -> float:
     """The tilt θ of one ratio with the least B·K(θ) - log(θB): what an error of the FFT can become."""
-    slopes = np.geomspace(1e-9, 10.0, 41) / batches / step / mass.size * 100
+    slopes = np.geomspace(1e-7, 1e3, 21) / (batches * step * mass.size)
     log_mass, y = np.log(np.maximum(mass, 1e-320)), step * np.arange(mass.size)
     worst = [batches * logsumexp(log_mass + s * y) - math.log(s * batches) for s in slopes]
     return float(slopes[np.argmin(worst)])
@@ -129,12 +131,14 @@ def _epsilon_ends(
 ) -> tuple[float, float]:
     tail, resolution, low, high = 1e-4 * delta / epochs, _RESOLUTION, 0.0, most
     for _ in range(3):
+        ends_grid = _ratio_grid(sigma, batches, direction, tail, resolution)
         try:
             ends = _sides(sigma, batches, epochs, direction, (tail, resolution))
         except ValueError:
             break  # the lattice would be too large: what's known so far holds
         low, high = max(low, ends[0].epsilon(delta)), min(high, ends[1].epsilon(delta))
-        if high - low <= _TOLERANCE * high:
+        finer = _ratio_grid(sigma, batches, direction, tail, 4 * resolution)
+        if high - low <= _TOLERANCE * high or finer == ends_grid:
             break
         resolution *= 4
     return low, high
@@ -331,6 +335,23 @@ def _sliced(p: np.ndarray, q: np.ndarray, steps: int) -> Profile:
     return Profile(total, "lower", *tails(total))
 
 
+def fixed_size_slices(rate: float, sigma: float) -> tuple[np.ndarray, np.ndarray]:
+    """P and Q mass of slices of one fixed-size step under zero-out, all other gradients -C.
+
+    If the record isn't drawn another takes its place: (1-p) N(0, σ²) + p N(2, σ²) against
+    (1-p) N(0, σ²) + p N(1, σ²), σ = noise std / C. The pair is attained, so slices of it are a
+    lower bound; that it dominates isn't known (chapter 21).
+
+    >>> p, q = fixed_size_slices(0.3, 1.0)
+    >>> round(SlicedPair(p=p, q=q, steps=1).delta(0.3), 4)
+    0.0805
+    """
+    rate, sigma = domain.rate(rate), domain.sigma(sigma)
+    cuts = np.concatenate([[-np.inf], np.linspace(-9 * sigma, 2 + 9 * sigma, 8001), [np.inf]])
+    base, one, two = (_interval((cuts - shift) / sigma) for shift in (0.0, 1.0, 2.0))
+    return (1 - rate) * base + rate * two, (1 - rate) * base + rate * one
+
+
 # --- truncated Poisson
 
 
@@ -422,3 +443,52 @@ class Between(Bracket):
     @property
     def upper(self) -> Guarantee:
         return self.high
+
+
+# --- from a run
+
+
+def bracket(run: NoisySGD, relation: Relation, assumptions: str = "") -> Bracket:
+    """What's proved of a run whose steps have no dominating pair of their own: two ends.
+
+    Raises `ValueError` with the reason where nothing is.
+
+    >>> facts = {"rate": 1 / 235, "steps": 235, "noise_multiplier": 1.3}
+    >>> run = NoisySGD(**facts, sampling="random-allocation")
+    >>> round(bracket(run, "zero-out").epsilon(1e-5), 3)
+    0.198
+    """
+    domain.instance("run", run, NoisySGD, RUN_EXAMPLE).check_covered(relation)
+    if run.has_laws(relation):
+        return TensorPower(laws=run.laws(relation), steps=run.steps, assumptions=assumptions)
+    if run.sampling == "random-allocation":
+        return _allocated(run, relation, assumptions)
+    ends = {"shuffled": _shuffled, "fixed-size": _fixed_size}[run.sampling](run, relation)
+    return Between(low=ends[0], high=ends[1], assumptions=assumptions)
+
+
+def _allocated(run: NoisySGD, relation: Relation, assumptions: str = "") -> RandomAllocation:
+    batches = run.batches_per_epoch
+    return RandomAllocation(
+        sigma=run.sigma(relation), batches=batches, epochs=run.steps // batches,
+        assumptions=assumptions,
+    )  # fmt: skip
+
+
+def _shuffled(run: NoisySGD, relation: Relation) -> tuple[Guarantee, Guarantee]:
+    """Below: the leaks of three pairs of data sets. Above: the order is published."""
+    batches = run.batches_per_epoch
+    epochs = run.steps // batches
+    p, q = shuffled_slices(run.sigma("zero-out"), batches)
+    leaks = SlicedPair(p=p, q=q, steps=epochs), _allocated(run, relation).lower
+    return Strongest(parts=leaks), revealed_order(run.sigma(relation), epochs)
+
+
+def _fixed_size(run: NoisySGD, relation: Relation) -> tuple[Guarantee, Guarantee]:
+    """Below: all other gradients are -C, or 0. Above: zeroing is a special replacement."""
+    rate, sigma, steps = run.sampling_rate, run.sigma("zero-out"), run.steps
+    p, q = fixed_size_slices(rate, sigma)
+    pair = tuple(PoissonLaw(rate, sigma, way) for way in _DIRECTIONS)
+    leaks = SlicedPair(p=p, q=q, steps=steps), TensorPower(laws=pair, steps=steps).lower
+    replaced = (SubsampledLaw(rate, run.sigma("replace-one")),)
+    return Strongest(parts=leaks), TensorPower(laws=replaced, steps=steps).upper
