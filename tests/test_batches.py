@@ -155,7 +155,7 @@ def test_shuffled_slices_are_below_the_pair():
         found = SlicedPair(p=p, q=q, steps=steps).delta(epsilon)
         assert 0.7 * pair < found <= pair + 3 * error
     p, q = shuffled_slices(1.3, 235)
-    assert SlicedPair(p=p, q=q, steps=15).delta(1.0) == pytest.approx(0.013707, rel=5e-4)
+    assert SlicedPair(p=p, q=q, steps=15).delta(1.0) == pytest.approx(0.013707, rel=1e-3)
 
 
 def test_one_pass_of_slices_is_the_event():

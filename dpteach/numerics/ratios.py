@@ -24,7 +24,7 @@ from dpteach.numerics.lattice import Lattice
 
 __all__ = ["contract_cells", "on_losses", "split_cells", "tilted"]
 
-_ROUNDS = 12  # of balancing neighbouring cells
+_ROUNDS = 30  # of balancing neighbouring cells
 _HAIR = 1e-6  # share by which a cell's mean is kept on the right side of its point
 _UNIT = 2.0**-53
 
