@@ -284,8 +284,8 @@ def _checked_output(name: str | None) -> Path | None:
         return None
     path = Path(os.path.realpath(name.replace("\0", "")))
     short = len(os.fsencode(path.name)) <= 240  # the file written aside has a longer name
-    free = os.path.isdir(path.parent) and (path.is_file() or not os.path.exists(path))
-    holds = bool(name) and "\0" not in name and short and free
+    new_or_old = os.path.isfile(path) or not os.path.exists(path)
+    holds = bool(name) and "\0" not in name and short and new_or_old and path.parent.is_dir()
     domain.require("output", name, holds, "a file, new or old, in a folder that's there")
     return path
 

@@ -1,4 +1,4 @@
-"""Audits against scipy's own exact intervals, enumeration, closed forms, and planted bugs in the real training step."""
+"""Audits against exact intervals, enumeration, 40 digits, and planted bugs in the real step."""
 
 import ast
 import json
@@ -8,6 +8,7 @@ from itertools import product
 from pathlib import Path
 
 import jupytext
+import mpmath
 import numpy as np
 import pytest
 import record_audits
@@ -72,17 +73,34 @@ def lab(chapter):
 # --- Clopper-Pearson ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("trials", [1, 2, 10, 137, 5000])
-@pytest.mark.parametrize("level", [0.8, 0.95, 0.999])
-def test_limits_are_scipys_exact_interval(trials, level):
-    for count in {0, 1, trials // 3, trials - 1, trials}:
-        want = binomtest(count, trials).proportion_ci(level, method="exact")
-        low, high = clopper_pearson(count, trials, (1 - level) / 2)
-        assert (float(low), float(high)) == pytest.approx((want.low, want.high), rel=1e-7)
+def at_least(count, trials, p):
+    """P[X ≥ count] for X ~ Binomial(trials, p), term by term in the caller's digits."""
+    p, term, total = mpmath.mpf(p), mpmath.mpf(0), mpmath.mpf(0)
+    for k in range(count, trials + 1):
+        first = term == 0
+        step = (trials - k + 1) * p / (k * (1 - p)) if k else 0
+        term = mpmath.binomial(trials, k) * p**k * (1 - p) ** (trials - k) if first else term * step
+        total += term
+    return total
+
+
+def test_limits_in_forty_digits():
+    """P[X ≥ count] at the lower limit, P[X ≤ count] at the upper one are `miss`, to 1e-8 of it."""
+    rng = np.random.default_rng(0)
+    with mpmath.workdps(40):
+        for _ in range(60):
+            trials = int(np.exp(rng.uniform(0, np.log(3000))))
+            count, miss = int(rng.integers(0, trials + 1)), float(10 ** rng.uniform(-12, -0.31))
+            low, high = (float(end) for end in clopper_pearson(count, trials, miss))
+            if count > 0:
+                assert abs(at_least(count, trials, low) / miss - 1) < 1e-8
+            if count < trials:  # as many failures, each with probability 1 - high
+                failures = at_least(trials - count, trials, 1 - mpmath.mpf(high))
+                assert abs(failures / miss - 1) < 1e-8
 
 
 def test_textbook_limits():
-    # 10 of 20 at 95 %: (27.20 %, 72.80 %); 0 of 30: at most 11.57 %; the one-sided rule of three, 1 - 0.05^(1/n)
+    """10 of 20 at 95 %: (27.20 %, 72.80 %); 0 of 30: at most 11.57 %; the rule of three."""
     low, high = clopper_pearson(10, 20, 0.025)
     assert (round(float(low), 4), round(float(high), 4)) == (0.2720, 0.7280)
     assert round(float(clopper_pearson(0, 30, 0.025)[1]), 4) == 0.1157
@@ -180,10 +198,22 @@ def tail_by_enumeration(correct, guesses, epsilon, canaries, delta):
 
 @pytest.mark.parametrize("guesses", [1, 4, 30])
 def test_one_run_tail_by_enumeration(guesses):
+    """Relative accuracy 1e-9, also in the far tail."""
     for correct, epsilon, delta in product(range(guesses + 1), (0.0, 0.7, 3.0), (0.0, 1e-5, 1e-3)):
         want = tail_by_enumeration(correct, guesses, epsilon, 2 * guesses, delta)
         got = one_run_tail(correct, guesses, epsilon, canaries=2 * guesses, delta=delta)
-        assert got == pytest.approx(want, rel=1e-9, abs=1e-15)
+        assert got == pytest.approx(want, rel=1e-9, abs=0)
+
+
+def test_one_run_tail_in_forty_digits():
+    rng = np.random.default_rng(0)
+    with mpmath.workdps(40):
+        for _ in range(40):
+            guesses, epsilon = int(np.exp(rng.uniform(0, np.log(3000)))), float(rng.uniform(0, 8))
+            correct = int(rng.integers(1, guesses + 1))
+            want = at_least(correct, guesses, 1 / (1 + mpmath.exp(-mpmath.mpf(epsilon))))
+            got = one_run_tail(correct, guesses, epsilon, canaries=guesses)
+            assert abs(got - want) <= 1e-9 * want + mpmath.mpf(10) ** -300
 
 
 def best_tail(table, right, v):
@@ -259,7 +289,7 @@ ALLOWED = binom.ppf(0.99, 200, 0.05)  # of 200 audits, when each errs with proba
 @pytest.mark.parametrize(("q", "sigma", "steps"), [(0.9, 2.0, 4), (0.5, 1.0, 2), (1.0, 3.0, 6)])
 def test_two_hundred_audits_of_drawn_losses(q, sigma, steps, delta):
     remove, add = PoissonLaw(q, sigma, "remove"), PoissonLaw(q, sigma, "add")
-    truth = TensorPower(laws=(remove, add), steps=steps).epsilon(delta)[0]
+    truth = TensorPower(laws=(remove, add), steps=steps).lower.epsilon(delta)
     exceeding = 0
     for seed in range(200):
         rng = np.random.default_rng(seed)
@@ -272,7 +302,7 @@ def test_two_hundred_audits_of_drawn_losses(q, sigma, steps, delta):
 def test_two_hundred_audits_of_the_symmetric_law():
     """C_p(G): the loss under P has the law of minus the loss under Q."""
     law, steps, delta = SubsampledLaw(0.5, 1.0), 3, 0.02
-    truth = TensorPower(laws=(law,), steps=steps).epsilon(delta)[0]
+    truth = TensorPower(laws=(law,), steps=steps).lower.epsilon(delta)
     bounds = []
     for seed in range(200):
         rng = np.random.default_rng(seed)
@@ -284,7 +314,7 @@ def test_two_hundred_audits_of_the_symmetric_law():
 def test_two_hundred_audits_of_the_code_under_replace_one(lab):
     run = NoisySGD(n=4, batch_size=3, steps=2, noise_multiplier=4.0, sampling="fixed-size")
     laws = tuple(PoissonLaw(0.75, 2.0, way) for way in ("remove", "add"))
-    truth = TensorPower(laws=laws, steps=2).epsilon(0.05)[0]
+    truth = TensorPower(laws=laws, steps=2).lower.epsilon(0.05)
     flags, exceeding, seen = np.arange(200) % 2 == 1, 0, []
     for seed in range(200):
         sums = lab["replaced_blocks"](noisy_step, run, 200, flags, seed)
@@ -306,7 +336,7 @@ def test_two_hundred_audits_of_the_code_under_replace_one(lab):
 )
 def test_a_planted_bug_is_found_and_correct_code_is_not_accused(lab, step, score):
     run = NoisySGD(n=1000, batch_size=900, steps=4, noise_multiplier=2.0)
-    claimed = TensorPower(laws=run.laws("add-remove"), steps=4).epsilon(0.01)[1]
+    claimed = TensorPower(laws=run.laws("add-remove"), steps=4).epsilon(0.01)
     found = {step: 0, "noisy_step": 0}
     for name, seed in product(found, range(5)):
         sums = lab["observe"](lab[name], run, 5, 20_000 + 5 * seed)
@@ -318,7 +348,7 @@ def test_records_of_the_divisor(lab):
     kept = KEPT["divisor"]
     assert kept["audits"] == len(kept["counts"]) >= 20
     run = NoisySGD(**kept["run"])
-    claimed = TensorPower(laws=run.laws("add-remove"), steps=1).epsilon(kept["delta"])[1]
+    claimed = TensorPower(laws=run.laws("add-remove"), steps=1).epsilon(kept["delta"])
     runs = kept["runs"]
     bounds = [Audit(false_positives=a, absent=runs, false_negatives=b, present=runs).epsilon(kept["delta"])
               for a, b in kept["counts"]]  # fmt: skip

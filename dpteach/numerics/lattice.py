@@ -24,11 +24,11 @@ from typing import Any, Literal
 import numpy as np
 from scipy.fft import irfft, next_fast_len, rfft
 from scipy.optimize import minimize_scalar
-from scipy.signal import lfilter
 from scipy.special import logsumexp
 
 from dpteach import domain
 from dpteach.laws import LAW_EXAMPLE, Law, loss_masses
+from dpteach.numerics.filters import decaying_sum
 
 __all__ = ["Lattice", "Side", "convolve", "discretise", "power", "regrid", "tails"]
 
@@ -381,4 +381,4 @@ def tails(lattice: Lattice) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def _tails(weights: np.ndarray, rate: float) -> np.ndarray:
     """S_k = Σ_{j>=k} w_j e^{-rate (j-k)}, without under- or overflow: a first-order recursion from the right."""
-    return lfilter([1.0], [1.0, -math.exp(-rate)], weights[::-1])[::-1]
+    return decaying_sum(weights[::-1], math.exp(-rate))[::-1]
