@@ -30,6 +30,9 @@ __all__ = ["as_text", "epsilon_text", "group_epsilon", "statement", "to_html", "
 _BATCHES = {
     "poisson": "Poisson batches of {} records expected",
     "fixed-size": "uniform batches of exactly {} records",
+    "truncated-poisson": "Poisson batches of {} records expected, cut at a largest size",
+    "random-allocation": "each record in one random batch of each epoch, {} records expected",
+    "shuffled": "batches of {} records from a new random order for each epoch",
 }
 _CHANGE = {
     "add-remove": "is added or removed",
@@ -185,8 +188,8 @@ def _more_warnings(facts: dict[str, Any]) -> list[str]:
             "guarantees"
         )
     found.append(
-        f"all numbers are for {facts['sampling']} batches drawn afresh for each step; passes over "
-        "a shuffled list are another mechanism, and none of these numbers holds for it"
+        f"all numbers are for {facts['sampling']} batches; other ways to draw them, such as passes "
+        "over a list in one order, are other mechanisms, and none of these numbers holds for them"
     )
     if facts["convention"] == "add-remove" and facts["n"]:
         found.append(

@@ -31,7 +31,6 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtr
-from scipy.stats import binom
 
 from dpteach import domain
 from dpteach.guarantees import epsilon_from_delta, f_epsilon_delta, gaussian_tradeoff
@@ -118,6 +117,8 @@ class TradeOff:
         epsilon = domain.number("epsilon", epsilon, "[0, 700]")
         steps = domain.whole_number("steps", steps, "[1, 1e6]")
         delta = domain.number("delta", delta, "[0, 1]")
+        from scipy.stats import binom  # here: it takes longer to import than all the rest
+
         truths = np.arange(steps + 1)
         broken = 1.0 if delta == 1 else -math.expm1(steps * math.log1p(-delta))
         lie = 1 / (1 + math.exp(epsilon))

@@ -61,7 +61,7 @@ def test_states_every_fact(facts):
         for words in (
             "60000", "Poisson", "256", "3516", "1.3 ×", "C = 1.5", "1.3 under add-remove, 0.65",
             "one record is added or removed", "1/n = 1.67e-05", "not counted", "asymptotic",
-            "1.19227", "0.834512", "group privacy", "shuffled list", facts["sentence"][:60],
+            "1.19227", "0.834512", "group privacy", "other mechanisms", facts["sentence"][:60],
         ):  # fmt: skip
             assert words in page, words
     assert json.loads(json.dumps(facts, allow_nan=False))["sigma"] == facts["sigma"]
@@ -93,6 +93,16 @@ def test_warnings_and_what_is_counted():
     assert claimed["clt"] == limit.epsilon(1e-5)
     proved = [claimed[name] for name in ("tensor-power", "moments", "rdp")]
     assert counted["quoted"]["epsilon"] == min(proved)
+
+
+@pytest.mark.parametrize("sampling, relation", [
+    ("random-allocation", "add-remove"), ("shuffled", "zero-out"), ("poisson", "zero-out"),
+])  # fmt: skip
+def test_other_samplings_have_a_page(sampling, relation):
+    facts = dict(n=1000, batch_size=100, steps=10, noise_multiplier=2.0, sampling=sampling)
+    found = statement(NoisySGD(**facts), relation, 1e-4)
+    assert found["quoted"]["name"] == "tensor-power" and warned(found, f"for {sampling} batches")
+    assert relation in to_markdown(found) and "100 records" in found["sentence"]
 
 
 def test_nothing_proved_is_said_plainly_and_why():
