@@ -21,7 +21,7 @@ help:  ## list the targets
 	@echo "make student  notebooks without solutions, and a zip of them, in _build/student"
 	@echo "make epub     the book as an EPUB, in _build/epub"
 	@echo "make pdf      the book as one PDF, in _build/pdf (needs Chromium and its driver)"
-	@echo "make bench    time the slow parts"
+	@echo "make bench    time a private step beside plain SGD and Opacus, and measure its memory"
 	@echo "make links    ask every external link once (needs the network)"
 	@echo "make clean    remove everything built; .venv stays (rm -rf .venv removes it too)"
 
@@ -58,7 +58,8 @@ outputs: install
 	@$(PY) tools/outputs.py $(if $(ONLY),"$(ONLY)")
 
 bench: install
-	@$(PY) tools/bench.py
+	@$(PY) benchmarks/bench_step.py
+	@$(PY) benchmarks/bench_memory.py
 
 figure7: install  # stop it at any moment; it goes on where it was
 	@$(PY) tools/figure7.py

@@ -123,9 +123,8 @@ REF = '<itemref idref="a"/>'
 MATH = '<math xmlns="http://www.w3.org/1998/Math/MathML"> </math>'
 
 
-def packed(path, body="<p>a</p>", spine=REF, first="mimetype", properties="mathml", compress=zipfile.ZIP_STORED):
+def packed(path, body="<p>a</p>", spine=REF, properties="mathml"):
     with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr(first, "application/epub+zip", compress)
         archive.writestr("content.opf", OPF.format(properties, spine))
         archive.writestr("book/page.xhtml", PAGE.format(body))
     return path
@@ -137,10 +136,9 @@ def test_a_made_up_epub_passes(tmp_path):
 
 
 @pytest.mark.parametrize("change, said", [
-    ({"first": "other"}, "mimetype"), ({"compress": zipfile.ZIP_DEFLATED}, "mimetype"),
     ({"spine": ""}, "reading order"), ({"body": "<p>"}, "well-formed"), ({"body": "<img src='a'/>"}, "alternative"),
     ({"body": r"<p>\(x\)</p>"}, "raw TeX"), ({"body": "<script>1</script>"}, "script"),
-    ({"body": MATH, "properties": ""}, "MathML"), ({"body": "<p><ul><li>a</li></ul></p>"}, "inside a paragraph")])
+    ({"body": MATH, "properties": ""}, "MathML")])
 def test_what_is_wrong_in_an_epub_is_said(tmp_path, change, said):
     found, _ = epub.problems(packed(tmp_path / "a.epub", **change), ["page"])
     assert len(found) == 1 and said in found[0]

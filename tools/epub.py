@@ -1,13 +1,10 @@
 """The book as one EPUB, in _build/epub: Sphinx's own builder, with every formula as MathML.
 
     python tools/epub.py             # build it and look it through
-    python tools/epub.py --check F   # look a file through
 
 The pages come from the same cache of executed chapters as the HTML: nothing is run twice.
 """
 
-import argparse
-import posixpath
 import re
 import shutil
 import subprocess
@@ -16,14 +13,13 @@ import zipfile
 from pathlib import Path
 from xml.etree import ElementTree
 
-import yaml
-from frame import BOOK, ROOT, environment
+from frame import ROOT, environment
+from plain import toc_pages
 
 __all__ = ["build", "problems"]
 
 TARGET = ROOT / "_build" / "epub"
 XHTML = "{http://www.w3.org/1999/xhtml}"
-MATH = "{http://www.w3.org/1998/Math/MathML}math"
 OPF = "{http://www.idpf.org/2007/opf}"
 ElementTree.register_namespace("", OPF[1:-1])
 ElementTree.register_namespace("dc", "http://purl.org/dc/elements/1.1/")
@@ -61,7 +57,7 @@ def clean(text):
     text = re.sub(r"<noscript>.*?</noscript>|<svg[^>]*sd-octicon.*?</svg>", "", text, flags=re.DOTALL)
     text = re.sub(r'<span class="expanded[^>]*>.*?</span>', "", text)  # of "Show ..." and "Hide ...", readers show both
     text = re.sub(r"<summary.*?</summary>", lambda m: re.sub(r"<(/?)p\b", r"<\1span", m.group()), text, flags=re.DOTALL)
-    text = text.replace(' role="doc-biblioentry"', "")
+    text = re.sub(r' role="doc-biblioentry"|<link[^>]*codeautolink[^>]*>', "", text)
     text = re.sub(r"<p>\s*(<ul\b(?:(?!<ul\b).)*?</ul>)\s*</p>", r"\1", text, flags=re.DOTALL)  # Sphinx's fields
     return re.sub(r' id="([^"]*)"', once, text)
 
@@ -101,49 +97,32 @@ def manifest(content):
     return ElementTree.tostring(opf, "utf-8", xml_declaration=True), identifier.text.encode()
 
 
-def toc_pages():
-    """Names of all pages in the table of contents, without folder and ending."""
-    toc = yaml.safe_load((ROOT / "_toc.yml").read_text("utf-8"))
-    listed = [toc["root"]] + [entry["file"] for part in toc["parts"] for entry in part["chapters"]]
-    return [Path(name).name for name in listed]
-
-
 def page_problems(name, text):
     """What's wrong in one page of XHTML: not well-formed, raw TeX, scripts, a picture without a description."""
     try:
         root = ElementTree.fromstring(text)
     except ElementTree.ParseError as error:
         return [f"{name}: not well-formed XML ({error})"]
-    found = [f"{name}: {picture.get('src')} has no alternative text" for picture in root.iter(f"{XHTML}img")
-             if not (picture.get("alt") or "").strip()]
-    if any(True for _ in root.iter(f"{XHTML}script")):
-        found.append(f"{name}: holds a script, which readers don't run")
-    blocks = {XHTML + tag for tag in ("ul", "ol", "dl", "table")}
-    if any(block.tag in blocks for paragraph in root.iter(f"{XHTML}p") for block in paragraph):
-        found.append(f"{name}: a list or table inside a paragraph")
     code = {e for tag in ("pre", "code") for top in root.iter(XHTML + tag) for e in top.iter()}
-    prose = "".join((e.text or "") for e in root.iter() if e not in code)
-    return found + [f"{name}: raw TeX ({mark})" for mark in RAW_TEX if mark in prose]
+    prose = "".join(e.text or "" for e in root.iter() if e not in code)
+    bare = [picture for picture in root.iter(f"{XHTML}img") if not (picture.get("alt") or "").strip()]
+    wrong = {"a picture without an alternative text": bare,
+             "a script, which readers don't run": list(root.iter(f"{XHTML}script")),
+             "raw TeX": any(mark in prose for mark in RAW_TEX)}
+    return [f"{name}: {what}" for what, there in wrong.items() if there]
 
 
-def problems(path, pages=None):
-    """Everything that would keep a reader from showing the file, in plain words; and how many formulas it has."""
+def problems(path, pages):
+    """Everything that would keep a reader from showing these pages, in plain words; and how many formulas they have."""
     found, formulas = [], 0
     with zipfile.ZipFile(path) as archive:
         names = archive.namelist()
-        first = archive.infolist()[0]
-        if (first.filename, first.compress_type) != ("mimetype", zipfile.ZIP_STORED):
-            found.append("the first entry isn't an uncompressed mimetype")
-        elif archive.read("mimetype") != b"application/epub+zip":
-            found.append("the mimetype is another one")
         opf = ElementTree.fromstring(archive.read("content.opf"))
         items = {item.get("href"): item for item in opf.iter(f"{OPF}item")}
-        found += [f"content.opf names {href}, which isn't there" for href in items if href not in names]
         spine = {ref.get("idref") for ref in opf.iter(f"{OPF}itemref")}
-        for page in toc_pages() if pages is None else pages:
-            href = posixpath.join(BOOK.name, f"{page}.xhtml")
-            if href not in items or items[href].get("id") not in spine:
-                found.append(f"{page} isn't in the book's reading order")
+        read = {href for href, item in items.items() if item.get("id") in spine}
+        found += [f"content.opf names {href}, which isn't there" for href in items if href not in names]
+        found += [f"{page} isn't in the book's reading order" for page in pages if f"book/{page}.xhtml" not in read]
         for name in (n for n in names if n.endswith(".xhtml")):
             text = archive.read(name).decode("utf-8")
             found += page_problems(name, text)
@@ -154,15 +133,13 @@ def problems(path, pages=None):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--check", metavar="FILE", help="look a file through, build nothing")
-    options = parser.parse_args()
-    path = Path(options.check) if options.check else build()
-    found, formulas = problems(path)
+    path = build()
+    pages = [page.stem for page in toc_pages()]
+    found, formulas = problems(path, pages)
     print("\n".join(found))
     if found:
         raise SystemExit(f"{path}: {len(found)} problems")
-    print(f"{path}: {path.stat().st_size / 1e6:.1f} MB, {len(toc_pages())} pages, {formulas} formulas")
+    print(f"{path}: {path.stat().st_size / 1e6:.1f} MB, {len(pages)} pages, {formulas} formulas")
 
 
 if __name__ == "__main__":

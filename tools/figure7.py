@@ -31,19 +31,14 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock
 
 import torch
+from filelock import FileLock, Timeout
 
 from dpteach.run import NoisySGD
 from dpteach.training import Training, accuracy, mnist, sampling, train
-
-try:
-    import fcntl
-except ImportError:  # Windows: don't call this twice at once
-    fcntl = None
 
 ROOT = Path(__file__).resolve().parents[1]
 FILE = ROOT / "dpteach" / "classroom" / "data" / "figure7.json"
@@ -62,14 +57,8 @@ def key(name: str, factor: int, seed: int, batches: str = "fixed-size") -> str:
 def the_run(name: str, factor: int) -> NoisySGD:
     """The configuration with noise factor·σC on the sum, fixed-size batches."""
     sigma, epochs, _, clip_norm = FIGURE_7[name]
-    return NoisySGD(
-        n=N,
-        batch_size=BATCH,
-        epochs=epochs,
-        noise_multiplier=factor * sigma,
-        clip_norm=clip_norm,
-        sampling="fixed-size",
-    )
+    return NoisySGD.for_epochs(n=N, batch_size=BATCH, epochs=epochs, noise_multiplier=factor * sigma,
+                               clip_norm=clip_norm, sampling="fixed-size")
 
 
 class Shuffled:
@@ -135,14 +124,8 @@ def record(name: str, factor: int, seed: int, batches: str) -> dict:
     start = first_steps(name, factor, seed, batches)
     result = trained(name, factor, seed, batches, progress=sys.stderr.isatty())
     return {
-        "run": {
-            "n": run.n,
-            "batch_size": run.batch_size,
-            "steps": run.steps,
-            "noise_multiplier": run.noise_multiplier,
-            "clip_norm": run.clip_norm,
-            "sampling": batches,
-        },
+        "run": {"n": run.n, "batch_size": run.batch_size, "steps": run.steps,
+                "noise_multiplier": run.noise_multiplier, "clip_norm": run.clip_norm, "sampling": batches},
         "learning_rate": FIGURE_7[name][2],
         "seed": seed,
         "versions": {"torch": torch.__version__, "python": platform.python_version()},
@@ -160,23 +143,15 @@ def kept() -> dict[str, dict]:
     return json.loads(FILE.read_text("utf-8")) if FILE.exists() else {}
 
 
-@contextlib.contextmanager
-def lock(name: str, *, wait: bool) -> Iterator[bool]:
-    """Whether this process holds the lock; the operating system lets go of it when its holder dies."""
+def lock(name: str, timeout: float = -1) -> FileLock:
+    """A lock that the operating system lets go of when its holder dies."""
     CHECKPOINTS.mkdir(parents=True, exist_ok=True)
-    with (CHECKPOINTS / f"{name}.lock").open("a") as file:
-        try:
-            if fcntl is not None:
-                fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except BlockingIOError:
-            yield False
-        else:
-            yield True
+    return FileLock(CHECKPOINTS / f"{name}.lock", timeout=timeout)
 
 
 def keep(name: str, value: dict) -> None:
     """Add one record: the file is whole at any moment, one record to a line."""
-    with lock("file", wait=True):
+    with lock("file"):
         records = kept() | {name: value}
         lines = (f'"{k}": {json.dumps(records[k], separators=(",", ":"))}' for k in sorted(records))
         aside = FILE.with_name(f"figure7.json.{os.getpid()}")
@@ -198,8 +173,8 @@ def main(arguments: list[str]) -> None:
         for seed in asked.seeds:
             for name in asked.only:
                 what = key(name, factor, seed, asked.sampling)
-                with lock(what, wait=False) as mine:
-                    if mine and what not in kept():
+                with contextlib.suppress(Timeout), lock(what, timeout=0):
+                    if what not in kept():
                         print(what, file=sys.stderr, flush=True)
                         keep(what, record(name, factor, seed, asked.sampling))
                         (CHECKPOINTS / f"{what}.pt").unlink(missing_ok=True)

@@ -16,6 +16,7 @@ from pathlib import Path
 import yaml
 from chromium import find, missing
 from frame import ROOT
+from plain import toc_pages
 from pypdf import PdfReader, PdfWriter
 from pypdf.generic import ArrayObject, Fit, NameObject
 from selenium import webdriver
@@ -147,9 +148,7 @@ def headings(reader):
 
 def pages_in_order():
     """The built pages in the order of the table of contents."""
-    toc = yaml.safe_load((ROOT / "_toc.yml").read_text("utf-8"))
-    listed = [toc["root"]] + [entry["file"] for part in toc["parts"] for entry in part["chapters"]]
-    return [HTML / f"{name}.html" for name in listed]
+    return [HTML / page.relative_to(ROOT).with_suffix(".html") for page in toc_pages()]
 
 
 def main():
