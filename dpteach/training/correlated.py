@@ -18,16 +18,17 @@ __all__ = ["CorrelatedNoise"]
 
 
 class CorrelatedNoise:
-    """A source of noise w_t = (z_t - Σ_{i≥1} c_i w_{t-i})/c_0, z_t independent N(0, 1).
+    """A source of noise w_t = (z_t - Σ_{i≥1} c_i w_{t-i})/c_0, z_t independent N(0, std²).
 
     Parameters
     ----------
     coefficients : c_0, c_1, …, for example `dpteach.correlated.prefix_root(bands)`.
     generator : where z comes from; secret, as w is.
+    std : standard deviation of z: noise_multiplier · clip_norm for a clipped sum.
 
     Called with tensors it returns noise of their shapes, one list a step. It keeps the last
-    bands - 1 of these lists: memory (bands - 1)·d for d parameters. With one band it draws what
-    `torch.randn` would.
+    bands - 1 of these lists: memory (bands - 1)·d for d parameters. With one band the noise is
+    that of noisy SGD, to the bit.
 
     >>> noise = CorrelatedNoise([1.0, 0.5], torch.Generator().manual_seed(0))
     >>> first, second = noise([torch.zeros(2)]), noise([torch.zeros(2)])
@@ -36,17 +37,20 @@ class CorrelatedNoise:
     True
     """
 
-    def __init__(self, coefficients: ArrayLike, generator: torch.Generator) -> None:
+    def __init__(
+        self, coefficients: ArrayLike, generator: torch.Generator, std: float = 1.0
+    ) -> None:
         c = domain.numbers("coefficients", coefficients)
         domain.require("coefficients", coefficients, c.ndim == 1 and c[0] > 0, "a list, c_0 > 0")
         self.coefficients = c.tolist()
         self.generator = generator
+        self.std = domain.number("std", std, "(0, 1e12]", "noise_multiplier · clip_norm")
         self.ring: deque[list[Tensor]] = deque(maxlen=len(self.coefficients) - 1)  # newest first
 
     def __call__(self, like: Sequence[Tensor]) -> list[Tensor]:
         noise = [
-            torch.randn(tensor.shape, dtype=tensor.dtype, device=tensor.device,
-                        generator=self.generator)
+            torch.normal(0.0, self.std, tensor.shape, generator=self.generator,
+                         dtype=tensor.dtype, device=tensor.device)
             for tensor in like
         ]  # fmt: skip
         first, *others = self.coefficients
