@@ -107,6 +107,7 @@ def test_textbook_limits():
     assert float(clopper_pearson(0, 100, 0.05)[1]) == pytest.approx(1 - 0.05 ** (1 / 100), rel=1e-12)
 
 
+@pytest.mark.theorem("lem-18-cp")
 @pytest.mark.parametrize("trials", [1, 7, 40])
 def test_coverage_is_exact_at_every_probability(trials):
     """Enumerated, not simulated: the probability that a limit is wrong is at most `miss`."""
@@ -137,6 +138,7 @@ def test_an_audit_by_hand():
     assert float(turned.delta(1.5)) == pytest.approx(float(result.delta(1.5)), rel=1e-10)
 
 
+@pytest.mark.theorem("thm-18-corner")
 @quick
 @given(st.integers(1, 3000), st.integers(1, 3000), st.floats(0, 1), st.floats(0, 1), st.sampled_from([0.0, 1e-5, 0.1]))
 def test_the_three_views_agree(absent, present, first, second, delta):
@@ -221,6 +223,7 @@ def best_tail(table, right, v):
     return ((right >= v) @ table).max(axis=0).sum() / len(table)
 
 
+@pytest.mark.theorem("thm-18-one-run")
 @pytest.mark.parametrize("epsilon", [0.0, 0.4, 1.5])
 def test_no_pure_mechanism_beats_the_binomial_and_randomised_response_attains_it(epsilon):
     rng = np.random.default_rng(0)
@@ -285,6 +288,7 @@ def test_guesses_are_the_extremes():
 ALLOWED = binom.ppf(0.99, 200, 0.05)  # of 200 audits, when each errs with probability 5 %
 
 
+@pytest.mark.theorem("thm-18-corner")
 @pytest.mark.parametrize("delta", [0.01, 0.1])
 @pytest.mark.parametrize(("q", "sigma", "steps"), [(0.9, 2.0, 4), (0.5, 1.0, 2), (1.0, 3.0, 6)])
 def test_two_hundred_audits_of_drawn_losses(q, sigma, steps, delta):

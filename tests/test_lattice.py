@@ -56,6 +56,7 @@ def epsilons(law):
     return np.unique(np.concatenate([np.linspace(low, high, 301), np.geomspace(1e-6, max(high, 1e-5), 40), [0.0]]))
 
 
+@pytest.mark.theorem("lem-11-cells", "lem-11-monotone")
 @laws
 @tilts
 def test_chords_lie_above_and_tangents_below_the_exact_profile(law, tilt):

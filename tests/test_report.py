@@ -78,6 +78,7 @@ def test_counts_of_records_are_no_secret_only_if_fixed_beforehand():
     assert few + 1 == many
 
 
+@pytest.mark.theorem("prop-20-tuning")
 def test_warnings_and_what_is_counted():
     run = mnist("A", "replace-one")
     assert warned(statement(run, "replace-one", 1e-4), "at least 1/n")
@@ -125,6 +126,7 @@ def test_a_statement_that_went_through_json_makes_the_same_page(counted):
 # --- group privacy
 
 
+@pytest.mark.theorem("thm-drs-2-14")
 @pytest.mark.parametrize("mu, k", [(0.1, 2), (0.5, 3), (0.02, 40)])
 def test_group_of_a_gaussian(mu, k):
     """kμ-GDP is attained, so no bound lies below it; the pair bound, of the profile, lies above."""
@@ -155,6 +157,7 @@ class Pair(Guarantee):
         return 1.0 if delta >= 1e-9 else math.inf
 
 
+@pytest.mark.theorem("thm-drs-2-14")
 def test_group_of_a_pair_by_hand():
     """(1, 1e-9) for one record is (3, 1e-9·(1 + e + e²)) for three."""
     for_three = 1e-9 * (1 + math.e + math.e**2)

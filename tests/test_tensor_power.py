@@ -57,6 +57,7 @@ def assert_contains(bracket, low, high=None):
 # --- numbers that others computed
 
 
+@pytest.mark.theorem("thm-drs-5-1")
 @pytest.mark.parametrize(
     ("name", "halved", "delta", "epsilon"),
     [
@@ -182,6 +183,7 @@ def test_without_sampling_the_lattice_itself_finds_the_gaussian(law, steps):
         assert_allclose(end, gaussian_tradeoff(mu, alpha), atol=1e-3)
 
 
+@pytest.mark.theorem("prop-11-floor")
 @pytest.mark.parametrize("steps", [3, 400, 50_000])
 def test_no_tilt_and_every_tilt_agree(steps):
     """Brackets at five tilts all meet: each is a bracket of the same number."""

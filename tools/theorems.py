@@ -1,7 +1,8 @@
 """Sphinx extension: from a theorem to its code, and to the test that would fail if it were wrong.
 
 - The package's page has a section for each module: "% modules: dpteach" stands for those of a folder.
-- The role `source` shows a name of the package and leads to its lines: {source}`dpteach.limits.subsampled_clt_mu`.
+- The role `source` shows a name of the package and leads to its lines: {source}`dpteach.limits.subsampled_clt_mu`. In
+  a theorem's box {py:func}`…` does the same.
 - The directive `theorem-table` lists every theorem box with the functions that it names so, and the tests that carry
   its mark, @pytest.mark.theorem("thm-12-2"). Test files that the table names become pages.
 """
@@ -13,12 +14,13 @@ from docutils import nodes
 from docutils.statemachine import StringList
 from frame import ROOT
 from plain import THEOREMS, blocks, options, toc_pages
+from sphinx import addnodes
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective, SphinxRole
 
 __all__ = ["boxes", "marks", "register"]
 
-SOURCE = re.compile(r"\{source\}`([\w.]+)`")
+NAMED = re.compile(r"\{(?:source|py:\w+)\}`~?(dpteach[\w.]+)`")
 logger = logging.getLogger(__name__)
 
 
@@ -39,7 +41,7 @@ def boxes():
         for kind, title, body in blocks(page.read_text("utf-8")):
             if kind and kind.removeprefix("prf:") in THEOREMS[:4]:
                 given, body = options(body)
-                yield given.get("label"), title, SOURCE.findall(body)
+                yield given.get("label"), title, NAMED.findall(body)
 
 
 def marks():
@@ -76,6 +78,14 @@ def keep_ideas(app, env):
     """The index is one of ideas: the package's names have their own page, and the search."""
     env.domains["index"].entries["book/api"] = []
     return []
+
+
+def lead_to_lines(app, doctree):
+    """A function that a theorem's box names leads to its lines, not to its docstring."""
+    for box in doctree.findall(lambda node: isinstance(node, nodes.Element) and "proof" in node.get("classes", ())):
+        for ref in list(box.findall(addnodes.pending_xref)):
+            if ref["refdomain"] == "py":
+                ref.replace_self(code_link(code=ref["reftarget"], line=ref.line))
 
 
 class TheoremTable(SphinxDirective):
@@ -131,6 +141,7 @@ def register(app):
     app.add_role("test", CodeRole())
     app.add_directive("theorem-table", TheoremTable)
     app.connect("source-read", list_modules)
+    app.connect("doctree-read", lead_to_lines)
     app.connect("env-updated", keep_ideas)
     app.connect("doctree-resolved", link)
     app.connect("html-collect-pages", test_pages)
