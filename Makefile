@@ -2,7 +2,7 @@
 # Choose a Python with `make book PYTHON=/path/to/python3.12`.
 
 .DEFAULT_GOAL := help
-.PHONY: help install venv book test browser lint serve clean outputs bench figure7 live links student epub pdf
+.PHONY: help install venv book test browser lint serve clean outputs bench figure7 live links student slides epub pdf
 PY := .venv/bin/python
 NEW := -c "import sys; sys.exit(sys.version_info < (3, 11))"
 PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3 python; do \
@@ -19,6 +19,7 @@ help:  ## list the targets
 	@echo "make figure7  train what isn't recorded yet of Figure 7 (about 7 minutes a seed and noise)"
 	@echo "make live     make the stored curves and static pictures of the live figures (about 10 minutes)"
 	@echo "make student  notebooks without solutions, and a zip of them, in _build/student"
+	@echo "make slides   slides for each week and block of the teaching guide's plans, in _build/html/slides"
 	@echo "make epub     the book as an EPUB, in _build/epub"
 	@echo "make pdf      the book as one PDF, in _build/pdf (needs Chromium and its driver)"
 	@echo "make bench    time a private step beside plain SGD and Opacus, and measure its memory"
@@ -72,6 +73,9 @@ links: install
 
 student: install
 	@$(PY) tools/student.py
+
+slides: book
+	@$(PY) tools/slides.py
 
 epub: install
 	@$(PY) tools/epub.py

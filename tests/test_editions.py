@@ -13,8 +13,10 @@ import nbformat
 import pdf
 import plain
 import pytest
+import slides
 import student
 import yaml
+from bs4 import BeautifulSoup
 from chromium import missing
 from frame import BOOK, ROOT, chapters
 from mathml import NAMESPACE, mathml
@@ -150,6 +152,25 @@ def test_pages_are_cleaned_for_epub():
             '<svg class="sd-octicon"><path/></svg><p>b</p><p><ul class="s"><li><p>c</p></li></ul>\n</p><p>d</p>')
     assert epub.clean(page) == ('<p id="a"></p><p></p><summary><span class="c">t</span></summary>'
                                 '<p>b</p><ul class="s"><li><p>c</p></li></ul><p>d</p>')
+
+
+# --- Slides ---------------------------------------------------------------------------------------
+
+def test_slides_are_a_chapters_opening_statements_figures_and_box():
+    page = BeautifulSoup("""<article><section><h1>1. A<a class="headerlink">#</a></h1><p>Why?</p>
+        <section><h2>Part</h2><p>Text.</p><div class="proof theorem admonition" id="t"><p>It holds.</p></div>
+        <div class="proof admonition"><p>Proof.</p></div><figure>F</figure></section>
+        <section><h2>Exercises</h2><details><figure>no</figure></details></section>
+        <section><h2>End</h2><div class="admonition summary">Box</div></section></section></article>""", "html.parser")
+    made = list(slides.slides(page))
+    assert [re.sub(r"<[^>]+>|\s+", " ", slide).split() for slide in made] == [
+        ["1.", "A", "Why?"], ["Part", "It", "holds."], ["Part", "F"], ["End", "Box"]]
+
+
+def test_each_row_of_the_plans_has_its_slides():
+    guide = BeautifulSoup("""<article><table><tr><th>week</th></tr><tbody><tr><td>3</td><td><a href="a.html#x">A</a>
+        </td><td><a href="b.html">B</a></td></tr></tbody></table></article>""", "html.parser")
+    assert list(slides.decks(guide)) == [("week 3", ["a.html"])]
 
 
 # --- Launch buttons and downloads -----------------------------------------------------------------
