@@ -74,13 +74,14 @@ def _admissible(q: float, sigma: float, lam: int) -> tuple[float, float, int]:
 def lemma3_bound(q: float, sigma: float, lam: int) -> float:
     """q²λ(λ+1)/((1-q)σ²) + 0.8 q³λ³/σ³: Lemma 3 with its O() term written out.
 
-    Upper bound on α(λ) of one step. Raises `ValueError` outside the lemma's region.
+    Upper bound on the log moment of one step. Raises `ValueError` outside the region.
 
-    >>> lemma3_bound(0.01, 4.0, 19) > 0.00242 > float(lemma3_leading(0.01, 4.0, 19)) > 0.0023
-    True
+    >>> f"{lemma3_bound(0.01, 4.0, 19):.6f}"
+    '0.002485'
     """
     q, sigma, lam = _admissible(q, sigma, lam)
-    return float(lemma3_leading(q, sigma, lam)) + LEMMA3_CONSTANT * (q * lam / sigma) ** 3
+    remainder = LEMMA3_CONSTANT * (q * lam / sigma) ** 3
+    return float(lemma3_leading(q, sigma, lam)) + remainder
 
 
 def lemma3_k(s: ArrayLike, xl: ArrayLike = _X) -> np.ndarray:
@@ -181,20 +182,22 @@ def theorem1_order(epsilon: float, delta: float) -> int:
 
 
 def theorem1_sigma(q: float, steps: int, epsilon: float, delta: float) -> float:
-    """σ = max(1, 2.781 q√(T log(1/δ))/ε): with this noise or more, T steps are (ε, δ)-DP.
+    """σ = max(1, 2.781 q√(T log(1/δ))/ε): with this noise T steps are (ε, δ)-DP.
 
-    Theorem 1 of Abadi16 with constants that hold (chapter 5): an upper bound on the least σ.
-    Add/remove, Poisson. Raises `ValueError` unless ε ≤ 7.14 q²T, ε ≤ 3 log(1/δ) and q < 1/(16σ).
+    Theorem 1 of Abadi16 with constants that hold (chapter 5): an upper bound on the
+    least σ. Add/remove, Poisson. Raises `ValueError` unless ε ≤ 7.14 q²T,
+    ε ≤ 3 log(1/δ) and q < 1/(16σ).
 
     >>> round(theorem1_sigma(0.01, 10000, 3.2, 1e-5), 3)
     2.949
     """
-    q, steps = domain.number("q", q, "(0, 1)"), domain.whole_number("steps", steps, "[1, 1e15]")
+    q = domain.number("q", q, "(0, 1)")
+    steps = domain.whole_number("steps", steps, "[1, 1e15]")
     log_delta = -math.log(domain.number("delta", delta, "(0, 1)"))
     largest = min(C1 * q**2 * steps, 3 * log_delta)
-    advice = "Theorem 1 needs epsilon <= 7.14 q^2 T and epsilon <= 3 log(1/delta)"
+    advice = "Theorem 1 needs epsilon <= 7.14 q^2 T and <= 3 log(1/delta)"
     epsilon = domain.number("epsilon", epsilon, f"(0, {largest!r}]", advice)
     sigma = max(1.0, C2 * q * math.sqrt(steps * log_delta) / epsilon)
-    advice = f"the noise would be sigma = {sigma:.4g}, and Lemma 3 needs q < 1/(16 sigma)"
+    advice = f"for sigma = {sigma:.4g} Lemma 3 needs q < 1/(16 sigma)"
     domain.number("q", q, f"(0, {1 / (16 * sigma)!r})", advice)
     return sigma

@@ -287,7 +287,7 @@ def test_sigma_by_hand():
 @pytest.mark.parametrize(("arguments", "message"), [
     ((0.01, 100, 0.2, 1e-5), r"epsilon = 0.2 .*\(0, 0.0714\d*\].*Theorem 1 needs"),
     ((0.01, 10**6, 35.0, 1e-5), r"epsilon = 35.0 .*\(0, 34.53.*3 log\(1/delta\)"),
-    ((0.01, 10**6, 1.0, 1e-5), r"q = 0.01 .*sigma = 94.36"),
+    ((0.01, 10**6, 1.0, 1e-5), r"q = 0.01 .*sigma = 94.36 Lemma 3 needs"),
     ((1.5, 10, 1.0, 1e-5), r"q = 1.5"), ((0.01, 10, math.nan, 1e-5), r"epsilon = nan"),
     ((0.01, 1.5, 1.0, 1e-5), r"steps = 1.5"), ((0.01, 10, 1.0, 0.0), r"delta = 0.0"),
 ])  # fmt: skip
