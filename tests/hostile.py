@@ -52,7 +52,7 @@ def names_called(function):
 
 def public_names(path):
     """A module's public functions and classes."""
-    module = importlib.import_module(f"dpteach.{path.stem}")
+    module = importlib.import_module(f"dpteach.training.{path.stem}")
     found = {name: getattr(module, name) for name in getattr(module, "__all__", ())}
     return {name for name, value in found.items() if inspect.isroutine(value) or inspect.isclass(value)}
 
