@@ -1,14 +1,14 @@
-"""Closed-form bounds of Abadi16 on the sampled Gaussian: Lemma 3 for one step, Theorem 1 for a run.
+"""Closed-form bounds of Abadi16: Lemma 3 for one step (chapter 4), Theorem 1 for a run (chapter 5).
 
-The paper's statements hide constants. Here they're explicit, and proved in chapters 4 and 5:
+The paper's statements hide constants. Here they're explicit, and proved in the two chapters:
 
 * Lemma 3's log moment: `lemma3_leading` (the printed term alone, *not* a bound where λ = 3),
   `lemma3_bound` (plus 0.8 q³λ³/σ³: an upper bound on the whole region), `lemma3_remainder` (the
   analytic half of the proof), `verify_lemma3` (the finite half, by bisection of boxes).
 * Theorem 1's noise: `theorem1_sigma`, with constants C1 and C2 and the conditions they need.
 
-Convention everywhere: add/remove neighbours, Poisson sampling at rate q, sigma = noise standard
-deviation over sensitivity. λ is the order of a log moment. The region of Lemma 3 is
+Everywhere: add/remove neighbours, Poisson sampling at `rate` q, sigma = noise standard deviation
+over sensitivity. λ is the order of a log moment. The region of Lemma 3 is
 
     σ ≥ 1,   q < 1/(16σ),   λ whole,   1 ≤ λ ≤ σ² log(1/(qσ)).
 """
@@ -24,18 +24,18 @@ from scipy.special import gammaln, logsumexp, ndtr
 from dpteach import domain
 
 __all__ = [
-    "C1", "C2", "LEMMA3_CONSTANT", "lemma3_bound", "lemma3_k", "lemma3_leading", "lemma3_region",
-    "lemma3_remainder", "theorem1_order", "theorem1_sigma", "verify_lemma3",
+    "C1", "C2", "LEMMA3_CONSTANT", "lemma3_bound", "lemma3_k", "lemma3_leading",
+    "lemma3_region", "lemma3_remainder", "theorem1_order", "theorem1_sigma", "verify_lemma3",
 ]  # fmt: skip
 
 LEMMA3_CONSTANT = 0.8  # of q³λ³/σ³; the least that works is 0.7844, at λ = 3, σ = 1, q → e^-3
 C1 = 7.14  # below 6 (e-1) log(2) = 7.1461
 C2 = 2.781  # above √(9 (e-1)/2) = 2.7807, the least possible: chapter 5
-_MODERATE = "[1e-50, 1e50]"  # squares and products stay in range
+_LAM = "(0, 1e9]"
 _X = math.log(16) / 16  # the largest x·log(1/x) for x = qσ ≤ 1/16
 
 
-def lemma3_region(q: ArrayLike, sigma: ArrayLike, lam: ArrayLike) -> np.ndarray:
+def lemma3_region(rate: ArrayLike, sigma: ArrayLike, lam: ArrayLike) -> np.ndarray:
     """Whether Lemma 3's conditions hold (Abadi16): σ ≥ 1, q < 1/(16σ), whole λ ≤ σ² log(1/(qσ)).
 
     Arrays broadcast against each other.
@@ -43,35 +43,41 @@ def lemma3_region(q: ArrayLike, sigma: ArrayLike, lam: ArrayLike) -> np.ndarray:
     >>> lemma3_region(0.01, 4.0, [51, 52]).tolist()
     [True, False]
     """
-    q, sigma = domain.numbers("q", q, "[1e-100, 1]"), domain.numbers("sigma", sigma, _MODERATE)
-    lam = domain.numbers("lam", lam, _MODERATE)
+    rate, sigma, lam = _numbers(rate, sigma, lam)
     whole = lam == np.floor(lam)
-    return whole & (sigma >= 1) & (16 * q * sigma < 1) & (lam <= -(sigma**2) * np.log(q * sigma))
+    region = (sigma >= 1) & (16 * rate * sigma < 1)
+    return whole & region & (lam <= -(sigma**2) * np.log(rate * sigma))
 
 
-def lemma3_leading(q: ArrayLike, sigma: ArrayLike, lam: ArrayLike) -> np.ndarray:
-    """q²λ(λ+1)/((1-q)σ²), Lemma 3's printed term (Abadi16). Asymptotic: no bound by itself.
+def lemma3_leading(rate: ArrayLike, sigma: ArrayLike, lam: ArrayLike) -> np.ndarray:
+    """q²λ(λ+1)/((1-q)σ²), Lemma 3's printed term (Abadi16), q < 1. Asymptotic: no bound by itself.
 
     On the region the exact log moment is 0.499 to 1.0835 times this; above 1 only at λ = 3.
 
     >>> float(lemma3_leading(0.5, 2.0, 1)) == 0.25 * 2 / (0.5 * 4)
     True
     """
-    q, sigma = domain.numbers("q", q, "[1e-100, 1)"), domain.numbers("sigma", sigma, _MODERATE)
-    lam = domain.numbers("lam", lam, _MODERATE)
-    return q**2 * lam * (lam + 1) / ((1 - q) * sigma**2)
+    rate, sigma, lam = _numbers(rate, sigma, lam)
+    domain.numbers("rate", rate, "[1e-9, 1)")
+    return rate**2 * lam * (lam + 1) / ((1 - rate) * sigma**2)
 
 
-def _admissible(q: float, sigma: float, lam: int) -> tuple[float, float, int]:
+def _numbers(rate: ArrayLike, sigma: ArrayLike, lam: ArrayLike) -> tuple[np.ndarray, ...]:
+    sigma = domain.numbers("sigma", sigma, domain.SIGMA)
+    return domain.numbers("rate", rate, domain.RATE), sigma, domain.numbers("lam", lam, _LAM)
+
+
+def _admissible(rate: float, sigma: float, lam: int) -> tuple[float, float, int]:
     """The arguments, or `ValueError` with the first condition of Lemma 3 that fails."""
-    sigma = domain.number("sigma", sigma, "[1, 1e50]", "Lemma 3 needs sigma >= 1")
-    q = domain.number("q", q, f"[1e-100, {1 / (16 * sigma)!r})", "Lemma 3 needs q < 1/(16 sigma)")
-    largest = math.floor(-(sigma**2) * math.log(q * sigma))
+    sigma = domain.number("sigma", sigma, "[1, 1e3]", "Lemma 3 needs sigma >= 1")
+    allowed = f"[1e-9, {1 / (16 * sigma)!r})"
+    rate = domain.number("rate", rate, allowed, "Lemma 3 needs q < 1/(16 sigma)")
+    largest = math.floor(-(sigma**2) * math.log(rate * sigma))
     advice = "Lemma 3 needs lam <= sigma^2 log(1/(q sigma))"
-    return q, sigma, domain.whole_number("lam", lam, f"[1, {largest}]", advice)
+    return rate, sigma, domain.whole_number("lam", lam, f"[1, {largest}]", advice)
 
 
-def lemma3_bound(q: float, sigma: float, lam: int) -> float:
+def lemma3_bound(rate: float, sigma: float, lam: int) -> float:
     """q²λ(λ+1)/((1-q)σ²) + 0.8 q³λ³/σ³: Lemma 3 with its O() term written out.
 
     Upper bound on the log moment of one step. Raises `ValueError` outside the region.
@@ -79,9 +85,9 @@ def lemma3_bound(q: float, sigma: float, lam: int) -> float:
     >>> f"{lemma3_bound(0.01, 4.0, 19):.6f}"
     '0.002485'
     """
-    q, sigma, lam = _admissible(q, sigma, lam)
-    remainder = LEMMA3_CONSTANT * (q * lam / sigma) ** 3
-    return float(lemma3_leading(q, sigma, lam)) + remainder
+    rate, sigma, lam = _admissible(rate, sigma, lam)
+    remainder = LEMMA3_CONSTANT * (rate * lam / sigma) ** 3
+    return float(lemma3_leading(rate, sigma, lam)) + remainder
 
 
 def lemma3_k(s: ArrayLike, xl: ArrayLike = _X) -> np.ndarray:
@@ -104,7 +110,7 @@ def lemma3_k(s: ArrayLike, xl: ArrayLike = _X) -> np.ndarray:
     return np.asarray(total)
 
 
-def lemma3_remainder(q: float, sigma: float, lam: int) -> float:
+def lemma3_remainder(rate: float, sigma: float, lam: int) -> float:
     """C(λ+1,2)q²(e^{1/σ²}-1) + C(λ+1,3)(q/σ)³K: what the analysis of chapter 4 gives. Upper bound.
 
     Tight for σ ≥ 4, very loose near σ = 1. Raises `ValueError` outside the lemma's region.
@@ -112,10 +118,10 @@ def lemma3_remainder(q: float, sigma: float, lam: int) -> float:
     >>> lemma3_remainder(0.01, 4.0, 19) < lemma3_bound(0.01, 4.0, 19)
     True
     """
-    q, sigma, lam = _admissible(q, sigma, lam)
-    k = float(lemma3_k(1 / sigma, -q * sigma * math.log(q * sigma)))
-    second = math.comb(lam + 1, 2) * q**2 * math.expm1(sigma**-2)
-    return second + math.comb(lam + 1, 3) * (q / sigma) ** 3 * k
+    rate, sigma, lam = _admissible(rate, sigma, lam)
+    k = float(lemma3_k(1 / sigma, -rate * sigma * math.log(rate * sigma)))
+    second = math.comb(lam + 1, 2) * rate**2 * math.expm1(sigma**-2)
+    return second + math.comb(lam + 1, 3) * (rate / sigma) ** 3 * k
 
 
 def _normalised_e2(q: np.ndarray, s: np.ndarray, lam: int) -> np.ndarray:
@@ -128,9 +134,11 @@ def _normalised_e2(q: np.ndarray, s: np.ndarray, lam: int) -> np.ndarray:
     return np.exp(np.minimum(total, 700)) / s**2
 
 
-def _corners(boxes: np.ndarray, lam: int, constant: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Boxes (s0, s1, q0, q1) cut to the region; the most that α/(q²s²) and the least that its bound
-    can be in each."""
+def _corners(
+    boxes: np.ndarray, lam: int, constant: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Boxes (s0, s1, q0, q1) cut to the region; the most that log_moment/(q²s²) and the least that
+    its bound can be in each."""
     s0, s1, q0, q1 = boxes
     q1 = np.minimum(q1, s1 * np.minimum(1 / 16, np.exp(-lam * s0**2)))
     s0, s1, q0, q1 = boxes = np.stack([s0, s1, q0, q1])[:, q0 < q1]
@@ -140,22 +148,24 @@ def _corners(boxes: np.ndarray, lam: int, constant: float) -> tuple[np.ndarray, 
     return boxes, left, lam * (lam + 1) / (1 - q0) + constant * q0 * lam**3 * s0
 
 
-def verify_lemma3(lam: int, constant: float, s: ArrayLike = (0.25, 1.0), q: ArrayLike = (0, 1)) -> int:
-    """Prove α(λ) ≤ leading term + constant·q³λ³/σ³ where 1/σ is in `s` and the rate in `q`.
+def verify_lemma3(
+    lam: int, constant: float, s: ArrayLike = (0.25, 1.0), rate: ArrayLike = (0, 1)
+) -> int:
+    """Prove log_moment(λ) ≤ leading term + constant·q³λ³/σ³ where 1/σ is in `s` and q in `rate`.
 
     Covers the part of Lemma 3's region in that rectangle. Boxes are settled by their corners:
-    α/(q²s²) is at most its bound at the upper corner, the right side at least its value at the
-    lower one. A box that isn't settled is cut in four. Returns how many boxes were compared. Double
-    precision, with a margin of 1e-11. Raises `ValueError` where 60 rounds don't settle it.
+    log_moment/(q²s²) is at most its bound at the upper corner, the right side at least its value
+    at the lower one. A box that isn't settled is cut in four. Returns how many boxes were compared.
+    Double precision, with a margin of 1e-11. Raises `ValueError` where 60 rounds don't settle it.
 
     >>> verify_lemma3(7, 0.0) > 0  # at λ = 7 the leading term is a bound without any O() term
     True
     """
     lam = domain.whole_number("lam", lam, "[1, 1000]")
     constant = domain.number("constant", constant, "[0, 1e100]")
-    ends = {"s": domain.numbers("s", s, "[1e-6, 1]"), "q": domain.numbers("q", q, "[0, 1]")}
-    domain.same_shape(**ends, ends=np.empty(2))
-    boxes, count = np.concatenate([*ends.values()])[:, None], 0
+    s, rate = domain.numbers("s", s, "[1e-6, 1]"), domain.numbers("rate", rate, "[0, 1]")
+    domain.same_shape(s=s, rate=rate, ends=np.empty(2))
+    boxes, count = np.concatenate([s, rate])[:, None], 0
     for _ in range(60):
         boxes, left, right = _corners(boxes, lam, constant)
         count += left.size
@@ -172,16 +182,16 @@ def verify_lemma3(lam: int, constant: float, s: ArrayLike = (0.25, 1.0), q: Arra
 
 
 def theorem1_order(epsilon: float, delta: float) -> int:
-    """λ = ⌊3 log(1/δ)/ε⌋, the order that the proof of Theorem 1 uses, and at least 1.
+    """λ = ⌊3 log(1/δ)/ε⌋, the order that the proof of Theorem 1 uses, and at least 1; ε > 0.
 
     >>> theorem1_order(1.0, 1e-5)
     34
     """
-    epsilon = domain.number("epsilon", epsilon, "[1e-100, inf)")
-    return max(1, math.floor(-3 * math.log(domain.number("delta", delta, "(0, 1)")) / epsilon))
+    epsilon = domain.number("epsilon", epsilon, "[1e-9, 1e5]", "the order is 3 log(1/δ)/ε")
+    return max(1, math.floor(-3 * math.log(domain.delta(delta)) / epsilon))
 
 
-def theorem1_sigma(q: float, steps: int, epsilon: float, delta: float) -> float:
+def theorem1_sigma(rate: float, steps: int, epsilon: float, delta: float) -> float:
     """σ = max(1, 2.781 q√(T log(1/δ))/ε): with this noise T steps are (ε, δ)-DP.
 
     Theorem 1 of Abadi16 with constants that hold (chapter 5): an upper bound on the
@@ -191,13 +201,12 @@ def theorem1_sigma(q: float, steps: int, epsilon: float, delta: float) -> float:
     >>> round(theorem1_sigma(0.01, 10000, 3.2, 1e-5), 3)
     2.949
     """
-    q = domain.number("q", q, "(0, 1)")
-    steps = domain.whole_number("steps", steps, "[1, 1e15]")
-    log_delta = -math.log(domain.number("delta", delta, "(0, 1)"))
-    largest = min(C1 * q**2 * steps, 3 * log_delta)
+    rate, steps = domain.rate(rate), domain.steps(steps, least=1)
+    log_delta = -math.log(domain.delta(delta))
+    largest = min(C1 * rate**2 * steps, 3 * log_delta)
     advice = "Theorem 1 needs epsilon <= 7.14 q^2 T and <= 3 log(1/delta)"
     epsilon = domain.number("epsilon", epsilon, f"(0, {largest!r}]", advice)
-    sigma = max(1.0, C2 * q * math.sqrt(steps * log_delta) / epsilon)
+    sigma = max(1.0, C2 * rate * math.sqrt(steps * log_delta) / epsilon)
     advice = f"for sigma = {sigma:.4g} Lemma 3 needs q < 1/(16 sigma)"
-    domain.number("q", q, f"(0, {1 / (16 * sigma)!r})", advice)
+    domain.number("rate", rate, f"(0, {1 / (16 * sigma)!r})", advice)
     return sigma

@@ -38,7 +38,8 @@ from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
 from dpteach import domain
-from dpteach.laws import LAWS_EXAMPLE, Law, gaussian_delta
+from dpteach.laws import LAWS_EXAMPLE, Law, gaussian_delta, gaussian_profile
+from dpteach.numerics.roots import bisect
 
 __all__ = [
     "KINDS", "Bracket", "GaussianGuarantee", "Guarantee", "Kind", "NothingProved",
@@ -85,7 +86,7 @@ def gaussian_tradeoff(mu: float, alpha: ArrayLike) -> np.ndarray:
 def epsilon_from_delta(profile: Profile, delta: float) -> float:
     """Least ε ≥ 0 with profile(ε) ≤ δ, for a decreasing privacy profile; inf if none up to 1e5.
 
-    Of the two ends that the root search leaves it's the one where profile ≤ δ: never too small.
+    By bisection to the last bits; profile ≤ δ holds at the result: never too small.
 
     >>> epsilon_from_delta(lambda e: math.exp(-e), 0.5) - math.log(2) < 1e-12
     True
@@ -96,15 +97,10 @@ def epsilon_from_delta(profile: Profile, delta: float) -> float:
         return 0.0
     low, high = 0.0, 1.0
     while profile(high) > delta:
-        low, high = high, 2 * high
-        if low > _LARGEST_EPSILON:
+        if high == _LARGEST_EPSILON:
             return math.inf
-    excess = lambda e: math.log(max(profile(e), 1e-320)) - math.log(delta)  # noqa: E731 (log: even slopes)
-    root = brentq(excess, low, high, xtol=1e-14, rtol=1e-14)
-    step = 1e-14 * max(root, 1e-3)
-    while profile(root) > delta:  # a few units in the last place, onto the safe side
-        root, step = root + step, 2 * step
-    return root
+        low, high = high, min(2 * high, _LARGEST_EPSILON)
+    return float(bisect(lambda e: np.asarray(profile(float(e)) <= delta), low, high))
 
 
 def tradeoff_from_delta(profile: Profile, alpha: ArrayLike, epsilons: ArrayLike) -> np.ndarray:
@@ -155,8 +151,13 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     0.5
     """
     epsilon, delta = domain.epsilon(epsilon), domain.delta(delta)
-    excess = lambda log_mu: float(gaussian_delta(math.exp(log_mu), epsilon)) - delta  # noqa: E731
-    low = math.log(delta) - 1  # δ(0) = 2Φ(mu/2) - 1 < mu: mu is at least δ
+    at = np.asarray(epsilon)
+
+    def excess(log_mu: float) -> float:
+        return float(gaussian_profile(math.exp(log_mu), at)) - delta
+
+    low = math.log(1e-6)
+    domain.require("delta", delta, excess(low) <= 0, "larger", "mu would be below 1e-6")
     high = math.log(math.sqrt(2 * epsilon) + 100)
     return math.exp(brentq(excess, low, high, xtol=1e-14))
 

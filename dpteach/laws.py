@@ -1,26 +1,30 @@
-"""One-step privacy-loss laws: the distribution of L = log dP/dQ when the output is drawn from P.
+"""One step's privacy loss distributions (chapters 1, 3, 10 and 11).
 
-Each law is a pair (P, Q) of output distributions on two neighbouring data sets, reduced to one dimension.
-Everything that the book computes is a functional of (law, T): the log moments, the exact δ(ε), the central
-limit's μ, the T-fold tensor power.
+The privacy loss (the privacy random variable) is L = log dP/dQ, when the output is drawn from P.
+Its distribution, the privacy loss distribution (PLD), belongs to a pair (P, Q) of output
+distributions on two neighbouring data sets, reduced to one dimension. Everything that the book
+computes follows from a law and the number of steps.
 
-========================  ==========================================  =====================================
-law                       pair (P, Q), noise in units of sensitivity  where it comes from
-========================  ==========================================  =====================================
-`GaussianLaw(sigma)`      N(1, σ²), N(0, σ²)                          DRS22, Theorem 2.7
-`PoissonLaw(.., remove)`  (1-q) N(0, σ²) + q N(1, σ²), N(0, σ²)       Abadi16, Eqs. 3-4
-`PoissonLaw(.., add)`     the same pair, swapped                      Abadi16, Eqs. 3-4
-`SubsampledLaw(..)`       the symmetric pair of C_p(G_{1/σ})          DRS22, Theorems 4.2 and 5.1
-========================  ==========================================  =====================================
+=========================  =====================================  ============================
+law                        pair (P, Q)                            where it comes from
+=========================  =====================================  ============================
+`GaussianLaw(sigma)`       N(1, σ²), N(0, σ²)                     DRS22, Theorem 2.7
+`PoissonLaw(.., remove)`   (1-q) N(0, σ²) + q N(1, σ²), N(0, σ²)  Abadi16, Eqs. 3-4
+`PoissonLaw(.., add)`      the same pair, swapped                 Abadi16, Eqs. 3-4
+`SubsampledLaw(..)`        the symmetric pair of C_p(G_{1/σ})     DRS22, Theorems 4.2 and 5.1
+=========================  =====================================  ============================
 
-Three views of a law:
+The same two letters everywhere: `rate` (q, p or m/n; 1 for the Gaussian itself) in [1e-9, 1], and
+`sigma` (noise standard deviation / sensitivity) in [0.05, 1e3]. Which neighbours a law belongs to
+follows from what its noise was divided by: see `dpteach.run`.
 
-* `delta(epsilon)`: the exact privacy profile sup_S P(S) - e^ε Q(S), in closed form, for every real ε.
-* `nodes(...)`: weights and losses for Gauss-Legendre quadrature, from which expectations follow.
-* `sample(size, rng)`: privacy losses drawn from P, shape (size,), with a numpy generator.
+A law answers:
 
-`epsilon` may be an array, and the result has its shape. Arguments out of range raise `ValueError`, which names the
-range. Which neighbouring relation a law belongs to follows from what its noise was divided by: see `dpteach.run`.
+* `delta(epsilon)`: the hockey-stick divergence sup_S P(S) - e^ε Q(S), in closed form, any real ε;
+* `nodes()`: weights and losses for quadrature, from which expectations follow;
+* `loss_range(tail)`, `loss_masses(edges)`: where the loss lives, and how much of it in each cell;
+* `sample(size, rng)`: losses drawn from P;
+* `symmetric`: whether (Q, P) has the same law; `limit_mu`: what the central limit makes of it.
 """
 
 from __future__ import annotations
@@ -31,68 +35,87 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import erf, erfcx, log_ndtr, ndtr, ndtri
+from scipy.special import log_ndtr, ndtr, ndtri
 
 from dpteach import domain
+from dpteach.numerics.quadrature import panels
 
 __all__ = [
-    "GaussianLaw", "Law", "Nodes", "PoissonLaw", "SubsampledLaw", "gaussian_delta", "loss_masses", "loss_range",
-    "mixture_loss",
+    "LAWS_EXAMPLE", "LAW_EXAMPLE", "GaussianLaw", "Law", "Nodes", "PoissonLaw", "SubsampledLaw",
+    "chi2_plus", "gaussian_delta", "gaussian_profile", "loss_masses", "loss_range", "mixture_loss",
 ]  # fmt: skip
 
+LAW_EXAMPLE = "GaussianLaw(1.0)"
+LAWS_EXAMPLE = 'NoisySGD(...).laws("add-remove")'
 _TAIL = 13.0  # standard deviations kept beyond the outermost mode: the rest weighs less than 1e-37
-_POINTS, _WEIGHTS = np.polynomial.legendre.leggauss(16)
-_MAX_PANELS = 200_000
-_SIZES = "[1e-60, 1e60]"
-_SIGMA_ADVICE = "noise std / sensitivity"
-_RATE_ADVICE = "it's the probability that a record enters a batch, m/n"
-
-
-def _mills(x: np.ndarray) -> np.ndarray:
-    """Mills' ratio Φ(-x)/φ(x)."""
-    return math.sqrt(math.pi / 2) * erfcx(x / math.sqrt(2))
+_LARGEST_LOSS = 680.0  # e^ε/q overflows beyond; one step's δ there is below 1e-100
 
 
 def gaussian_delta(mu: float, epsilon: ArrayLike) -> np.ndarray:
-    """δ(ε) of the pair N(mu, 1), N(0, 1): Φ(-ε/μ + μ/2) - e^ε Φ(-ε/μ - μ/2), exact, any real ε.
+    """δ(ε) of mu-GDP: Φ(-ε/mu + mu/2) - e^ε Φ(-ε/mu - mu/2), any real ε, any shape.
 
-    DRS22, Corollary 2.13; Balle and Wang 2018, Theorem 8. In the upper tail the two terms nearly cancel, so they're
-    written as φ(a)·(R(a) - R(b)) with Mills' ratio R.
+    DRS22, Corollary 2.13; Balle and Wang 2018, Theorem 8. mu in [1e-6, 100]. Absolute accuracy
+    1e-14; relative 1e-12·(1 + 1/mu) where δ ≥ 1e-30, since the two terms cancel for small mu.
 
     >>> round(float(gaussian_delta(1.0, 1.0)), 12)
     0.126936737507
     """
-    mu = domain.number("mu", mu, "(0, inf)")
-    epsilon = domain.numbers("epsilon", epsilon)
-    scaled = np.clip(epsilon, -1e150 * mu, 1e150 * mu) / mu
-    a, b = scaled - mu / 2, scaled + mu / 2
-    positive = np.clip(a, 0.0, 1e100)
-    density = np.exp(-positive * positive / 2) / math.sqrt(2 * math.pi)
-    middle = positive + mu / 2
-    gap = mu * (1 - middle * _mills(middle)) if mu < 1e-5 else _mills(positive) - _mills(positive + mu)  # R' = xR - 1
-    tail = density * gap
-    below = np.exp(np.minimum(np.maximum(epsilon, 0.0) + log_ndtr(-b), 0.0))  # e^ε Φ(-b), or Φ(-b) for ε < 0
-    between = (erf(b / math.sqrt(2)) - erf(a / math.sqrt(2))) / 2  # Φ(b) - Φ(a): keeps its digits for small mu
-    body = between + below * np.where(epsilon < 0, -1.0, 1.0) * np.expm1(-np.abs(epsilon))
-    return np.clip(np.where(a > 0, tail, body), 0.0, 1.0)
+    return gaussian_profile(domain.mu(mu), domain.numbers("epsilon", epsilon))
 
 
-def mixture_loss(q: float, x: np.ndarray) -> np.ndarray:
-    """log(1 - q + q e^x) without overflow or cancellation, for q in (0, 1].
+def gaussian_profile(mu: float, epsilon: np.ndarray) -> np.ndarray:
+    """`gaussian_delta` without a check, for any mu > 0.
 
-    >>> float(mixture_loss(0.5, np.array(2000.0))) == 2000 + math.log(0.5)
+    >>> round(float(gaussian_profile(1.0, np.array(1.0))), 12)
+    0.126936737507
+    """
+    upper, lower = -epsilon / mu + mu / 2, -epsilon / mu - mu / 2
+    return np.maximum(ndtr(upper) - np.exp(epsilon + log_ndtr(lower)), 0.0)
+
+
+def chi2_plus(mu: float) -> float:
+    """χ²₊(G_mu) = ∫₀¹ (|G_mu'(x)| - 1)₊² dx = e^{mu²} Φ(3mu/2) + 3Φ(-mu/2) - 2.
+
+    DRS22, Lemma 5.3. mu = 1/sigma in [1e-3, 20]. Relative accuracy 1e-13·(1 + 1e-2/mu²).
+
+    >>> round(chi2_plus(1.0), 12)
+    1.462293643418
+    """
+    mu = domain.number("mu", mu, "[1e-3, 20]", "it's 1/sigma")
+    return math.exp(mu * mu) * float(ndtr(1.5 * mu)) + 3 * float(ndtr(-mu / 2)) - 2
+
+
+def mixture_loss(rate: float, x: ArrayLike) -> np.ndarray:
+    """log(1 - q + q e^x), the loss of a sample at rate q where the batch's own loss is x.
+
+    Relative accuracy 2e-15.
+
+    >>> float(mixture_loss(0.5, 2000.0)) == 2000 + math.log(0.5)
     True
     """
-    q, x = domain.number("q", q, "(0, 1]", _RATE_ADVICE), domain.numbers("x", x)
-    if q == 1:
+    rate, x = domain.rate(rate), domain.numbers("x", x)
+    if rate == 1:
         return x
-    near = np.log1p(q * np.expm1(np.clip(x, -1, 1)))
-    return np.where(np.abs(x) < 1, near, np.logaddexp(math.log1p(-q), math.log(q) + x))
+    # at rate 1e-9, x = 1 the sum as it stands loses half its digits; at x = 1e3 e^x overflows
+    excess = rate * np.expm1(np.minimum(x, 30.0))
+    near = np.log1p(np.maximum(excess, -0.5))
+    far = np.logaddexp(math.log1p(-rate), math.log(rate) + x)
+    return np.where((x < 30) & (excess > -0.5), near, far)
+
+
+def _inverse_loss(rate: float, loss: ArrayLike) -> np.ndarray:
+    """The x with log(1 - q + q e^x) = loss: log(1 + (e^loss - 1)/q), or -inf where there's none."""
+    loss = np.asarray(loss, dtype=float)
+    if rate == 1:
+        return loss
+    grown = np.expm1(np.minimum(loss, _LARGEST_LOSS)) / rate
+    with np.errstate(divide="ignore"):
+        return np.where(loss < np.inf, np.log1p(np.maximum(grown, -1.0)), np.inf)
 
 
 @dataclass(frozen=True)
 class Nodes:
-    """A quadrature rule: Σ exp(log_p)·g(loss) approximates E_P[g(L)], Σ exp(log_q)·g(loss) E_Q[g(L)].
+    """A quadrature rule: Σ exp(log_p)·g(loss) is E_P[g(L)], Σ exp(log_q)·g(loss) is E_Q[g(L)].
 
     All arrays have shape (k,). The weights contain the rule's panel widths and may hold an atom.
 
@@ -110,127 +133,210 @@ def _log_normal(t: np.ndarray, mean: float = 0.0) -> np.ndarray:
     return -((t - mean) ** 2) / 2 - math.log(2 * math.pi) / 2
 
 
-def _panels(
-    low: float, high: float, mu: float, corner: float = math.nan, narrow: float = 1.0
-) -> tuple[np.ndarray, np.ndarray]:
-    """Gauss-Legendre points and log weights on [low, high]. The loss has a singularity at distance π/mu from the real
-    axis; panels of half-width 0.7 times that distance, and at most 2, keep 16 points a panel at double precision
-    where the integrand's peak is as wide as φ's; `narrow` says how many times narrower it is.
-    A `corner` inside [low, high] becomes the end of a panel."""
-    if low < corner < high:
-        parts = _panels(low, corner, mu, narrow=narrow), _panels(corner, high, mu, narrow=narrow)
-        return np.concatenate([parts[0][0], parts[1][0]]), np.concatenate([parts[0][1], parts[1][1]])
-    count = narrow * (high - low) / min(4.0, 1.4 * math.pi / mu)
-    if count > _MAX_PANELS:
-        raise ValueError(
-            f"the order asks for {count:.3g} quadrature panels (at most {_MAX_PANELS}): "
-            "choose a smaller order or a larger sigma"
-        )
-    count = max(1, math.ceil(count))
-    half = (high - low) / (2 * count)
-    centres = low + half * (2 * np.arange(count) + 1)
-    points = (centres[:, None] + half * _POINTS).ravel()
-    return points, np.tile(np.log(half * _WEIGHTS), count)
+class Law:
+    """A pair (1-rate) N(0, 1) + rate N(mu, 1) and N(0, 1), or the same swapped ('add').
 
+    In units of the noise: `mu` = 1/sigma is the distance of the two Gaussians. The loss at the
+    observation t is log(1 - q + q e^{mu t - mu²/2}).
 
-def _inverse_loss(q: float, loss: ArrayLike) -> np.ndarray:
-    """The x with log(1 - q + q e^x) = loss; -inf where there's none."""
-    loss = np.asarray(loss, dtype=float)
-    if q == 1:
-        return loss
-    small = np.maximum(np.expm1(np.minimum(loss, 1.0)) / max(q, 1e-300), -1.0)
-    large = np.maximum(loss, 1.0)
-    with np.errstate(divide="ignore"):
-        return np.where(loss < 1, np.log1p(small), large - math.log(q) + np.log1p(-(1 - q) * np.exp(-large)))
-
-
-class _Mixture:
-    """The pair (1-rate) N(0, 1) + rate N(mu, 1) and N(0, 1), in the direction 'remove'; swapped in 'add'.
-
-    `rate` is q or p, and 1 for the Gaussian pair itself; `mu` = 1/sigma is the distance between the two Gaussians in
-    standard deviations.
+    >>> laws = GaussianLaw(2.0), PoissonLaw(0.1, 2.0), SubsampledLaw(0.1, 2.0)
+    >>> [law.rate for law in laws], [law.mu for law in laws], [law.symmetric for law in laws]
+    ([1.0, 0.1, 0.1], [0.5, 0.5, 0.5], [True, False, True])
     """
 
     rate: float
     sigma: float
     direction: str = "remove"
 
+    def __post_init__(self) -> None:
+        domain.set_fields(self, rate=domain.rate(self.rate), sigma=domain.sigma(self.sigma))
+        domain.one_of("direction", self.direction, ("remove", "add"))
+
     @property
     def mu(self) -> float:
         """1/sigma."""
         return 1 / self.sigma
 
-    def _loss(self, t: np.ndarray) -> np.ndarray:
-        return mixture_loss(self.rate, self.mu * t - self.mu**2 / 2)
+    @property
+    def symmetric(self) -> bool:
+        """Whether the pair swapped has the same law."""
+        return self.rate == 1
 
-    def _loss_at(self, t: float) -> float:
-        return float(self._loss(np.array(t)))
+    @property
+    def largest_order(self) -> float:
+        """The largest order a of E_Q[e^{aL}] that `nodes` resolves: 1e4·sigma."""
+        return 1e4 * self.sigma
 
-    def _where(self, loss: float) -> float:
-        """The t of a loss; infinite where there's none."""
-        return self.mu / 2 + float(_inverse_loss(self.rate, loss)) / self.mu
+    @property
+    def limit_mu(self) -> float:
+        """The mu that the central limit gives to one step; T steps tend to √T times it.
+
+        At rate 1 nothing is sampled and the step is G_mu itself. Relative accuracy that of
+        `chi2_plus`.
+        """
+        return self.mu if self.rate == 1 else self.rate * math.sqrt(self._chi2())
+
+    def _chi2(self) -> float:
+        """E_Q[(dN(mu,1)/dN(0,1) - 1)²] = e^{mu²} - 1."""
+        return math.expm1(self.mu**2)
+
+    def _loss(self, t: ArrayLike) -> np.ndarray:
+        return mixture_loss(self.rate, self.mu * np.asarray(t) - self.mu**2 / 2)
+
+    def _inverse(self, loss: ArrayLike) -> np.ndarray:
+        """The t of a loss; -inf where there's none."""
+        return self.mu / 2 + _inverse_loss(self.rate, loss) / self.mu
+
+    @property
+    def _least_loss(self) -> float:
+        """log(1 - q), which the mixture's loss never falls below."""
+        return math.log1p(-self.rate) if self.rate < 1 else -math.inf
 
     def delta(self, epsilon: ArrayLike) -> np.ndarray:
-        """Exact δ(ε) of one step, any real ε, any shape."""
-        pair_delta = _mixture_delta if self.direction == "remove" else _swapped_delta
-        return pair_delta(self.rate, self.mu, domain.numbers("epsilon", epsilon))
+        """The hockey-stick divergence δ(ε) of one step, any real ε, any shape.
+
+        Accuracy that of `gaussian_delta` at mu = 1/sigma, relative to the rate.
+        """
+        epsilon = domain.numbers("epsilon", epsilon)
+        return self._swapped_delta(epsilon) if self.direction == "add" else self._delta(epsilon)
+
+    def _delta(self, epsilon: np.ndarray) -> np.ndarray:
+        """q·δ_G(log(1 + (e^ε - 1)/q)), or 1 - e^ε where every output has L > ε."""
+        inside = self.rate * gaussian_profile(self.mu, _inverse_loss(self.rate, epsilon))
+        return np.maximum(inside, -np.expm1(np.minimum(epsilon, 0.0)))
+
+    def _swapped_delta(self, epsilon: np.ndarray) -> np.ndarray:
+        """A·δ_G(log(q e^ε / A)) with A = 1 - (1-q) e^ε where A > 0, and 0 above."""
+        share = -np.expm1(np.minimum(epsilon + self._least_loss, 0.0))
+        inner = epsilon + math.log(self.rate) - np.log(np.maximum(share, 1e-300))
+        return share * gaussian_profile(self.mu, inner)
 
     def nodes(self, order: float = 1.0, corner: float = math.nan) -> Nodes:
-        """A rule exact to double precision for E_Q[e^{a L}·(slow)] with a up to `order`; `corner`: a loss at which
-        `slow` has a corner (NaN: it has none)."""
-        order, corner = _node_arguments(order, corner)
-        low, high, sign, narrow = -_TAIL, order * self.mu + _TAIL, 1.0, 1.0
-        if self.direction == "add":  # e^{aL} pulls to the left, until L has flattened at -log(1-q)
-            flat = math.log1p(-self.rate) - math.log(self.rate) if self.rate < 1 else -math.inf
-            far, bend = (max(-order * self.mu, min(0.0, self.mu / 2 + x / self.mu)) for x in (flat - 40, flat))
-            low, high, sign = low + far, self.mu + _TAIL, -1.0
-            # A peak at t has the curvature 1 + mu|t|(1-s), s = |t|/(a mu) the slope of L there: least near the bend.
-            # Half as narrow again, since e^{aL} grows like a pole of order a towards the loss's singularity there.
-            narrow = 1.5 * math.sqrt(1 - self.mu * bend) if self.rate < 1 else 1.0
-        t, log_weight = _panels(low, high, self.mu, self._where(sign * corner), narrow)
+        """A rule for E_Q[e^{aL} g(L)], a up to `order` ≤ 1e4·sigma, g smooth but for one corner.
+
+        `corner`: the loss at which g has a corner (NaN: it has none). Relative accuracy 1e-12.
+        """
+        order = self._order(order)
+        low, high, narrow = -_TAIL, order * self.mu + _TAIL, 1.0
+        if self.direction == "add":  # e^{aL} pulls left, until L has flattened at -log(1-q)
+            flat = (self._least_loss - math.log(self.rate) - 40) / self.mu + self.mu / 2
+            low, high = max(-order * self.mu, min(0.0, flat)) - _TAIL, self.mu + _TAIL
+            # there e^{aL} bends like a peak of curvature 1 + a·mu²/4, near a pole of order a
+            narrow = 1.5 * math.sqrt(1 + order * self.mu**2 / 4) if self.rate < 1 else 1.0
+            corner = -corner
+        t, log_weight = self._panels(low, high, corner, narrow)
         loss, base = self._loss(t), log_weight + _log_normal(t)
+        # at rate 1 and mu = 20 the sum base + loss would lose digits to the size of its terms
         mixture = log_weight + _log_normal(t, self.mu) if self.rate == 1 else base + loss
-        return Nodes(loss, mixture, base) if self.direction == "remove" else Nodes(-loss, base, mixture)
+        if self.direction == "add":
+            return Nodes(-loss, base, mixture)
+        return Nodes(loss, mixture, base)
+
+    def _order(self, order: float) -> float:
+        allowed = f"[0, {self.largest_order!r}]"
+        return max(domain.number("order", order, allowed, "at most 1e4·sigma"), 1.0)
+
+    def _panels(
+        self, low: float, high: float, corner: float, narrow: float = 1.0
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Points t and log weights. The loss has a singularity at distance π/mu from the real axis:
+        panels 1.4 of that distance wide, and at most 4, keep 16 points at double precision."""
+        bend = float(self._inverse(corner))
+        ends = [low, bend, high] if low < bend < high else [low, high]
+        return panels(ends, min(4.0, 1.4 * math.pi / self.mu) / narrow)
+
+    def loss_range(self, tail: float) -> tuple[float, float]:
+        """Losses (low, high) beyond each of which P has mass at most `tail`, in [1e-60, 0.25).
+
+        >>> low, high = GaussianLaw(1.0).loss_range(1e-3)
+        >>> round(low, 3), round(high, 3)
+        (-2.791, 3.791)
+        """
+        reach, top = self._reach(tail)
+        if self.direction == "add":
+            return float(-self._loss(reach)), float(-self._loss(-reach))
+        bottom = self.mu - reach if self.rate == 1 else -reach
+        return float(self._loss(bottom)), float(self._loss(top))
+
+    def _reach(self, tail: float) -> tuple[float, float]:
+        """How far out N(0, 1) and the mixture have mass `tail`."""
+        tail = domain.number("tail", tail, "[1e-60, 0.25)")
+        reach = float(-ndtri(tail / 2))
+        shifted = self.mu - float(ndtri(min(0.5, tail / (2 * self.rate))))
+        return reach, max(reach, shifted)
+
+    def loss_masses(self, edges: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+        """P and Q mass of the losses in each cell (edge, next edge], in closed form; shape (k-1,).
+
+        edges: shape (k,), increasing, ±inf allowed.
+
+        >>> p, q = GaussianLaw(1.0).loss_masses([-np.inf, 0.0, np.inf])
+        >>> np.round(p, 6), np.round(q, 6)
+        (array([0.308538, 0.691462]), array([0.691462, 0.308538]))
+        """
+        edges = _edges(edges)
+        if self.direction == "remove":
+            return self._mixture_masses(edges)
+        mixture, base = self._mixture_masses(-edges[::-1])
+        return base[::-1], mixture[::-1]
+
+    def _mixture_masses(self, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Masses of the mixture and of N(0, 1) between losses: intervals of t."""
+        t = self._inverse(edges)
+        base, shifted = _interval(t), _interval(t - self.mu)
+        return (1 - self.rate) * base + self.rate * shifted, base
 
     def sample(self, size: int, rng: np.random.Generator) -> np.ndarray:
-        """`size` privacy losses under P."""
-        t = _generator(rng).standard_normal(domain.whole_number("size", size, "[1, 1e9]"))
+        """`size` privacy losses under P, shape (size,)."""
+        t = _generator(rng).standard_normal(_size(size))
         if self.direction == "add":
             return -self._loss(t)
         return self._loss(t + self.mu * (self.rate == 1 or rng.random(t.size) < self.rate))
 
 
-def _node_arguments(order: float, corner: float) -> tuple[float, float]:
-    order = max(domain.number("order", order, "[0, 1e9]"), 1.0)
-    missing = isinstance(corner, float) and math.isnan(corner)
-    return order, corner if missing else domain.number("corner", corner, "(-inf, inf)", "a loss")
+def _size(size: int) -> int:
+    return domain.whole_number("size", size, "[1, 1e9]")
 
 
 def _generator(rng: np.random.Generator) -> np.random.Generator:
     return domain.instance("rng", rng, np.random.Generator, "np.random.default_rng(0)")
 
 
-@dataclass(frozen=True)
-class GaussianLaw(_Mixture):
-    """The Gaussian mechanism with noise sigma times the L2 sensitivity: N(1, σ²) against N(0, σ²). Symmetric.
+def _edges(edges: ArrayLike) -> np.ndarray:
+    edges = domain.numbers("edges", edges, "[-inf, inf]", "losses in increasing order")
+    increasing = edges.ndim == 1 and bool(np.all(edges[1:] >= edges[:-1]))
+    domain.require("edges", edges, increasing, "a list of losses in increasing order", "sort them")
+    return edges
 
-    >>> float(GaussianLaw(1.0).delta(1.0)) == float(gaussian_delta(1.0, 1.0))
+
+def _interval(t: np.ndarray) -> np.ndarray:
+    """Normal probability between consecutive points, from the nearer tail: Φ(10) - Φ(9) as it
+    stands would be 0."""
+    tail = ndtr(-np.abs(t))
+    fall = tail[:-1] - tail[1:]
+    around_0 = (t[:-1] <= 0) & (t[1:] > 0)
+    return np.where(around_0, 1 - tail[:-1] - tail[1:], np.where(t[:-1] > 0, fall, -fall))
+
+
+@dataclass(frozen=True)
+class GaussianLaw(Law):
+    """The Gaussian mechanism, noise sigma times the L2 sensitivity: N(1, σ²) against N(0, σ²).
+
+    >>> float(GaussianLaw(2.0).delta(1.0)) == float(gaussian_delta(0.5, 1.0))
     True
     """
 
     sigma: float
     rate = 1.0
 
-    def __post_init__(self) -> None:
-        domain.set_fields(self, sigma=domain.number("sigma", self.sigma, _SIZES, _SIGMA_ADVICE))
-
 
 @dataclass(frozen=True)
-class PoissonLaw(_Mixture):
-    """The sampled Gaussian of Abadi16: each record enters with probability q, noise sigma·C on the sum.
+class PoissonLaw(Law):
+    """The sampled Gaussian of Abadi16: a record enters at `rate`, noise sigma·C on the sum.
 
     direction 'remove': P is the mixture (the data set *with* the record); 'add': P is N(0, σ²).
-    Neighbours: add/remove. Dominates every Poisson-sampled Gaussian sum with clipped gradients, one step.
+    Neighbours: add/remove. Dominates every Poisson-sampled Gaussian sum with clipped gradients,
+    one step.
 
     >>> law = PoissonLaw(0.01, 4.0, "remove")
     >>> float(law.delta(0.0)) > float(law.delta(0.1)) > 0
@@ -241,38 +347,17 @@ class PoissonLaw(_Mixture):
     sigma: float
     direction: Literal["remove", "add"] = "remove"
 
-    def __post_init__(self) -> None:
-        domain.one_of("direction", self.direction, ("remove", "add"))
-        domain.set_fields(self, rate=domain.number("rate", self.rate, "(0, 1]", _RATE_ADVICE))
-        domain.set_fields(self, sigma=domain.number("sigma", self.sigma, _SIZES, _SIGMA_ADVICE))
-
-
-def _mixture_delta(q: float, mu: float, epsilon: np.ndarray) -> np.ndarray:
-    """δ of (mixture, base). Where e^ε > 1-q it's q·δ_G(log(1 + (e^ε - 1)/q)); below, every output has L > ε."""
-    inner = _inverse_loss(q, epsilon)
-    inside = q * gaussian_delta(mu, np.where(np.isfinite(inner), inner, 0.0))
-    return np.where(np.isfinite(inner), inside, -np.expm1(np.minimum(epsilon, 0.0)))
-
-
-def _swapped_delta(q: float, mu: float, epsilon: np.ndarray) -> np.ndarray:
-    """δ of (base, mixture): A·δ_G(log(q e^ε / A)) with A = 1 - (1-q) e^ε where A > 0, and 0 above."""
-    if q == 1:
-        return gaussian_delta(mu, epsilon)
-    gap = epsilon + math.log1p(-q)  # log of (1-q) e^ε
-    weight = -np.expm1(np.minimum(gap, -1e-300))
-    inside = weight * gaussian_delta(mu, epsilon + math.log(q) - np.log(weight))
-    return np.where(gap < 0, inside, 0.0)
-
 
 @dataclass(frozen=True)
-class SubsampledLaw(_Mixture):
-    """The law of C_p(G_mu): one step of DRS22's Algorithm 1 with p = rate = m/n and mu = 1/sigma. Symmetric.
+class SubsampledLaw(Law):
+    """The law of C_p(G_mu): one step of DRS22's Algorithm 1, p = `rate` = m/n, mu = 1/sigma.
 
-    Neighbours: replace one record; batches: uniform subsets of exactly m. With L(t) = log(1 - p + p e^{μt - μ²/2})
-    the loss under P has density (1-p)φ(t) + pφ(t-μ) at L(t) and density φ(t) at -L(t), t > μ/2, and an atom
-    (1-p)(1 - 2Φ(-μ/2)) at 0: the segment of slope -1 in C_p's graph.
+    Neighbours: replace one record; batches: uniform subsets of exactly m. With
+    L(t) = log(1 - p + p e^{μt - μ²/2}) the loss under P has density (1-p)φ(t) + pφ(t-μ) at L(t) and
+    density φ(t) at -L(t), t > μ/2, and an atom (1-p)(1 - 2Φ(-μ/2)) at 0: the segment of slope -1 in
+    C_p's graph. The law is symmetric.
 
-    C_p(G_mu) is a guarantee for Algorithm 1 (Theorem 5.1); that some data set attains it isn't known.
+    C_p(G_mu) is a guarantee for Algorithm 1 (Theorem 5.1); that a data set attains it isn't known.
 
     >>> round(SubsampledLaw(0.5, 1.0).atom, 6)
     0.191462
@@ -280,108 +365,67 @@ class SubsampledLaw(_Mixture):
 
     rate: float
     sigma: float
-
-    def __post_init__(self) -> None:
-        domain.set_fields(self, rate=domain.number("rate", self.rate, "(0, 1]", _RATE_ADVICE))
-        domain.set_fields(self, sigma=domain.number("sigma", self.sigma, _SIZES, _SIGMA_ADVICE))
+    symmetric = True
 
     @property
     def atom(self) -> float:
-        """P(L = 0) = Q(L = 0): length of the slope -1 segment."""
-        return (1 - self.rate) * float(2 * ndtr(self.mu / 2) - 1)
+        """P(L = 0) = Q(L = 0) = (1-p)(1 - 2Φ(-μ/2)), the length of the slope -1 segment."""
+        return (1 - self.rate) * float(1 - 2 * ndtr(-self.mu / 2))
 
-    def delta(self, epsilon: ArrayLike) -> np.ndarray:
-        """Exact δ(ε) of one step, any real ε: p·δ_G(log(1 + (e^ε - 1)/p)) for ε ≥ 0, by symmetry below."""
-        epsilon = domain.numbers("epsilon", epsilon)
+    def _chi2(self) -> float:
+        return 2 * chi2_plus(self.mu)
+
+    def _delta(self, epsilon: np.ndarray) -> np.ndarray:
+        """p·δ_G(log(1 + (e^ε - 1)/p)) for ε ≥ 0; below, δ(-ε) = 1 - e^{-ε} + e^{-ε} δ(ε)."""
         size = np.abs(epsilon)
-        profile = _mixture_delta(self.rate, self.mu, size)
+        profile = super()._delta(size)
         return np.where(epsilon >= 0, profile, -np.expm1(-size) + np.exp(-size) * profile)
 
     def nodes(self, order: float = 1.0, corner: float = math.nan) -> Nodes:
         """As for the other laws: the loss's two signs, and the atom."""
-        order, corner = _node_arguments(order, corner)
-        t, log_weight = _panels(self.mu / 2, order * self.mu + _TAIL, self.mu, self._where(abs(corner)))
+        t, log_weight = self._panels(self.mu / 2, self._order(order) * self.mu + _TAIL, abs(corner))
         loss, low = self._loss(t), log_weight + _log_normal(t)
-        atom = np.array([math.log(self.atom)] if self.atom > 0 else [])
-        joined = ((loss, -loss, np.zeros_like(atom)), (low + loss, low, atom), (low, low + loss, atom))
+        atom = np.log([self.atom] if self.rate < 1 else [])
+        joined = (loss, -loss, 0 * atom), (low + loss, low, atom), (low, low + loss, atom)
         return Nodes(*map(np.concatenate, joined))
 
+    def loss_range(self, tail: float) -> tuple[float, float]:
+        reach, top = self._reach(tail)
+        low, high = self._loss(max(reach, self.mu / 2)), self._loss(max(top, self.mu / 2))
+        return float(-low), float(high)
+
+    def loss_masses(self, edges: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+        edges = _edges(edges)
+        up = self._mixture_masses(np.maximum(edges, 0.0))
+        down = self._mixture_masses(np.maximum(-edges[::-1], 0.0))
+        atom = np.where((edges[:-1] <= 0) & (edges[1:] > 0), self.atom, 0.0)
+        return up[0] + down[1][::-1] + atom, up[1] + down[0][::-1] + atom
+
     def sample(self, size: int, rng: np.random.Generator) -> np.ndarray:
-        """`size` privacy losses under P: a draw of the mixture, folded into the symmetric pair."""
-        size = domain.whole_number("size", size, "[1, 1e9]")
-        uniform = _generator(rng).random(size)
-        below = float(ndtr(-self.mu / 2))  # mass of φ on t > μ/2, the branch at -L(t)
-        above = (1 - self.rate) * below + self.rate * float(ndtr(self.mu / 2))
-        t = np.abs(_upper_normal(self.mu, self.rate, size, rng, uniform < below))
-        loss = self._loss(t)
-        return np.where(uniform < below, -loss, np.where(uniform < below + above, loss, 0.0))
-
-
-def _upper_normal(mu: float, p: float, size: int, rng: np.random.Generator, base: np.ndarray) -> np.ndarray:
-    """t > μ/2 from φ where `base`, else from (1-p)φ(t) + pφ(t-μ), each restricted to t > μ/2."""
-    from scipy.stats import truncnorm
-
-    heavy = p * float(ndtr(mu / 2))
-    light = (1 - p) * float(ndtr(-mu / 2))
-    shifted = ~base & (rng.random(size) < heavy / (heavy + light))
-    mean = np.where(shifted, mu, 0.0)
-    return mean + truncnorm.rvs(mu / 2 - mean, np.inf, size=size, random_state=rng)
-
-
-Law = GaussianLaw | PoissonLaw | SubsampledLaw
-LAWS_EXAMPLE = 'NoisySGD(...).laws("add-remove")'
-LAW_EXAMPLE = "GaussianLaw(1.0)"
+        """`size` privacy losses under P: a draw t > μ/2 of the mixture counts as L(t), a draw below
+        as 0 or, in a share of them, as -L of another t > μ/2, from φ."""
+        size = _size(size)
+        t = _generator(rng).standard_normal(size) + self.mu * (rng.random(size) < self.rate)
+        steep = float(ndtr(-self.mu / 2))  # mass of φ on t > μ/2
+        other = -ndtri(steep * (1 - rng.random(size)))
+        negative = rng.random(size) < steep / (steep + self.atom)
+        below = np.where(negative, -self._loss(other), 0.0)
+        return np.where(t > self.mu / 2, self._loss(t), below)
 
 
 def loss_range(law: Law, tail: float) -> tuple[float, float]:
-    """Losses (low, high) beyond each of which P has mass at most `tail`, in (0, 1/4).
+    """`law.loss_range(tail)`.
 
-    >>> low, high = loss_range(GaussianLaw(1.0), 1e-3)
-    >>> round(low, 3), round(high, 3)
-    (-2.791, 3.791)
+    >>> loss_range(GaussianLaw(1.0), 1e-3) == GaussianLaw(1.0).loss_range(1e-3)
+    True
     """
-    reach = float(-ndtri(domain.number("tail", tail, "[1e-300, 0.25)") / 2))
-    mu, rate = domain.instance("law", law, Law, LAW_EXAMPLE).mu, law.rate
-    top = max(reach, mu - float(ndtri(min(0.5, tail / (2 * rate)))))
-    if law.direction == "add":
-        return -law._loss_at(reach), -law._loss_at(-reach)
-    if isinstance(law, SubsampledLaw):
-        return -law._loss_at(max(reach, mu / 2)), law._loss_at(max(top, mu / 2))
-    return law._loss_at(mu - reach if rate == 1 else -reach), law._loss_at(top)
+    return law.loss_range(tail)
 
 
 def loss_masses(law: Law, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """P and Q mass of the losses between consecutive edges (increasing, ±inf allowed), in closed form; shape (k-1,).
+    """`law.loss_masses(edges)`.
 
-    >>> p, q = loss_masses(GaussianLaw(1.0), np.array([-np.inf, 0.0, np.inf]))
-    >>> np.round(p, 6), np.round(q, 6)
-    (array([0.308538, 0.691462]), array([0.691462, 0.308538]))
+    >>> loss_masses(GaussianLaw(1.0), [-np.inf, np.inf])
+    (array([1.]), array([1.]))
     """
-    edges = domain.numbers("edges", edges, "[-inf, inf]", "losses in increasing order")
-    if edges.ndim != 1 or np.any(edges[1:] < edges[:-1]):
-        raise ValueError("edges must be a list of losses in increasing order: sort them")
-    domain.instance("law", law, Law, LAW_EXAMPLE)
-    if isinstance(law, SubsampledLaw):
-        up = _mixture_masses(law.rate, law.mu, np.maximum(edges, 0.0))
-        down = _mixture_masses(law.rate, law.mu, np.maximum(-edges[::-1], 0.0))
-        atom = np.where((edges[:-1] <= 0) & (edges[1:] > 0), law.atom, 0.0)
-        return up[0] + down[1][::-1] + atom, up[1] + down[0][::-1] + atom
-    if law.direction == "remove":
-        return _mixture_masses(law.rate, law.mu, edges)
-    mixture, base = _mixture_masses(law.rate, law.mu, -edges[::-1])
-    return base[::-1], mixture[::-1]
-
-
-def _mixture_masses(q: float, mu: float, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Masses of (1-q)N(0,1) + qN(mu,1) and of N(0,1) between losses: intervals of t, found by inverting the loss."""
-    t = _inverse_loss(q, edges) / mu + mu / 2
-    base, shifted = _interval(t), _interval(t - mu)
-    return (1 - q) * base + q * shifted, base
-
-
-def _interval(t: np.ndarray) -> np.ndarray:
-    """Normal probability between consecutive points, from the nearer tail, so that small masses keep their digits."""
-    tail = ndtr(-np.abs(t))
-    fall = tail[:-1] - tail[1:]
-    around_0 = (t[:-1] <= 0) & (t[1:] > 0)
-    return np.where(around_0, 1 - tail[:-1] - tail[1:], np.where(t[:-1] > 0, fall, -fall))
+    return law.loss_masses(edges)

@@ -11,6 +11,7 @@ isn't known. Under add/remove the Poisson pair is attained, and the bracket is o
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -21,7 +22,7 @@ from scipy.special import logsumexp
 
 from dpteach import domain
 from dpteach.guarantees import Bracket, Guarantee, Kind, epsilon_from_delta, gaussian_tradeoff
-from dpteach.laws import LAW_EXAMPLE, LAWS_EXAMPLE, GaussianLaw, Law, loss_range
+from dpteach.laws import LAW_EXAMPLE, LAWS_EXAMPLE, Law, gaussian_profile, loss_range
 from dpteach.numerics.lattice import Lattice, Side, convolve, discretise, power, regrid, tails
 
 __all__ = ["Profile", "TensorPower", "TensorPowerEnd", "compose"]
@@ -43,6 +44,7 @@ def _log_gain(tilt: np.ndarray) -> np.ndarray:
 class Profile:
     """δ(ε) of a lattice's law: e^scale(A_k - e^{ε - z_k}B_k) for z_{k-1} < ε <= z_k, give or take the error.
 
+    >>> from dpteach.laws import GaussianLaw
     >>> lattice = compose(GaussianLaw(10.0), 100, 0.0, 1e-12, 24, "upper")
     >>> upper = Profile(lattice, "upper", *tails(lattice))
     >>> exact = float(GaussianLaw(1.0).delta(1.0))
@@ -147,6 +149,7 @@ def compose(law: Law, steps: int, tilt: float, tail: float, resolution: float, s
     tilt ≥ 0 is the exponential tilt, tail the P mass per step that may be rounded away, resolution the number of
     lattice points in one (tilted) standard deviation of one step.
 
+    >>> from dpteach.laws import GaussianLaw
     >>> mean, deviation = compose(GaussianLaw(10.0), 100, 0.0, 1e-12, 24, "upper").moments()
     >>> round(deviation / 24 / 10, 3)  # √100 times one step's deviation, which 24 lattice points make
     1.0
@@ -165,11 +168,11 @@ def compose(law: Law, steps: int, tilt: float, tail: float, resolution: float, s
     return convolve(total, regrid(power(one, rest), factor, side)) if rest else total
 
 
-def _closed_form(law: Law, steps: int) -> Law | None:
-    """The law of all steps where it's known: a Gaussian's tensor power is Gaussian, and one step is one step."""
+def _closed_form(law: Law, steps: int) -> Callable[[float], float] | None:
+    """δ(ε) of all steps where it's known: a Gaussian's power is Gaussian, one step is one step."""
     if law.rate == 1:
-        return GaussianLaw(law.sigma / math.sqrt(steps))
-    return law if steps == 1 else None
+        return lambda e: float(gaussian_profile(law.mu * math.sqrt(steps), np.asarray(e)))
+    return (lambda e: float(law.delta(e))) if steps == 1 else None
 
 
 @lru_cache(maxsize=64)
@@ -251,7 +254,7 @@ class TensorPower(Bracket):
         known = _closed_form(law, self.steps)
         if known is None:
             return _epsilon_bracket(law, self.steps, delta)
-        exact = epsilon_from_delta(lambda e: float(known.delta(e)), delta)
+        exact = epsilon_from_delta(known, delta)
         return exact, exact
 
     @property
@@ -280,7 +283,7 @@ class TensorPower(Bracket):
     def _one_delta(self, law: Law, epsilon: float) -> tuple[float, float]:
         known = _closed_form(law, self.steps)
         if known is not None:
-            return float(known.delta(epsilon)), float(known.delta(epsilon))
+            return known(epsilon), known(epsilon)
         guess, low, high = float(np.interp(epsilon, *_log_deltas(law, self.steps, 1e-24 / self.steps)[:2])), 0.0, 1.0
         for _ in range(4):  # a guess that was too large cuts off too much
             guess = min(max(guess, -500.0), -0.7)
@@ -314,6 +317,7 @@ class TensorPower(Bracket):
 class TensorPowerEnd(Guarantee):
     """One end of a `TensorPower`: a lower or an upper bound on ε and δ.
 
+    >>> from dpteach.laws import GaussianLaw
     >>> TensorPower(laws=(GaussianLaw(1.0),), steps=1).lower.kind
     'lower bound'
     """

@@ -64,6 +64,10 @@ def test_gaussian_mu_anywhere():
     """μ(1 ± 1e-8), in 80 digits."""
     with mpmath.workdps(80):
         for epsilon, delta in [*points(60, "epsilon", "delta"), (0.0, 1e-30), (0.0, 1 - 1e-9)]:
+            if gaussian_delta_mp(1e-6, epsilon) > delta:
+                with pytest.raises(ValueError, match="^delta = .* mu would be below 1e-6"):
+                    gaussian_mu(epsilon, delta)
+                continue
             mu = gaussian_mu(epsilon, delta)
             assert gaussian_delta_mp(mu * (1 - 1e-8), epsilon) <= delta
             assert gaussian_delta_mp(mu * (1 + 1e-8), epsilon) >= delta

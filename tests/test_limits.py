@@ -6,18 +6,18 @@ import golden
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from scipy.integrate import quad
 from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
+from strategies import DELTAS, QUICK, RATES, SIGMAS, STEPS
 
 from dpteach.laws import GaussianLaw, PoissonLaw, SubsampledLaw, gaussian_delta
 from dpteach.limits import (
     BerryEsseenGuarantee,
     EdgeworthGuarantee,
-    _limit_mu,
     central_limit,
     chi2_plus,
     clt_guarantee,
@@ -27,7 +27,6 @@ from dpteach.limits import (
 )
 from dpteach.tradeoff import Functionals
 
-SETTINGS = settings(max_examples=60, deadline=None, derandomize=True)
 P = 256 / 60000
 RUNS = {"A": (1.3, 3516), "B": (1.1, 14063), "C": (0.7, 10547)}  # sigma, steps
 EXACT = {"A": 1.067030, "B": 3.068629, "C": 7.208338}  # ε of C_p(G)^{⊗T} at δ = 1e-5
@@ -43,18 +42,6 @@ def subsampled(name):
 # --- Lemma 5.3, Corollary 5.4, the Poisson limit
 
 
-@pytest.mark.parametrize("mu", [1e-6, 1e-4, 9.9e-4, 1.01e-3, 0.03, 0.5, 1.0, 2.0, 5.0, 20.0])
-def test_chi2_plus_is_its_integral(mu):
-    with mpmath.workdps(40):
-        m = mpmath.mpf(mu)
-
-        def slope(t):
-            return (mpmath.e ** (m * t - m**2 / 2) - 1) ** 2 * mpmath.npdf(t)
-
-        points = [m / 2, m / 2 + 4, 2 * m + 5, 2 * m + 16]
-        assert_allclose(chi2_plus(mu), float(mpmath.quad(slope, sorted(points))), rtol=1e-9)
-
-
 def test_chi2_plus_from_the_graph_of_g():
     """No derivative of G is used: differences on a grid that shrinks towards 0."""
     x = np.concatenate([[0.0], np.geomspace(1e-40, 0.5, 100_000)])
@@ -64,6 +51,7 @@ def test_chi2_plus_from_the_graph_of_g():
         assert_allclose(chi2_plus(mu), graph, rtol=1e-3)
 
 
+@pytest.mark.theorem("cor-drs-5-4")
 @run_names
 def test_mu_and_epsilon_of_another_program(name):
     sigma, steps = RUNS[name]
@@ -75,7 +63,7 @@ def test_mu_and_epsilon_of_another_program(name):
     assert_allclose(poisson, golden.value("compute_mu_poisson", **peer), rtol=1e-4)
     for direction in ("remove", "add"):
         law = PoissonLaw(P, sigma, direction)
-        assert clt_guarantee(law, steps).mu == poisson
+        assert_allclose(clt_guarantee(law, steps).mu, poisson, rtol=1e-14)
     epsilon = clt_guarantee(SubsampledLaw(P, sigma), steps).epsilon(1e-5)
     assert_allclose(epsilon, golden.value("compute_eps_uniform", **peer), rtol=1e-4)
 
@@ -89,48 +77,60 @@ def test_paper_numbers(name):
     assert limit.kind == "asymptotic" and limit.name == "clt"
 
 
-def test_clt_of_gaussian_steps_is_corollary_3_3():
-    assert_allclose(clt_guarantee(GaussianLaw(1 / 0.3), 100).mu, 3.0, rtol=1e-14)
-
-
 # --- functionals
 
 
 def lemma_5_5(p, mu):
-    """Lemma 5.5 in 30 digits, with the corners of |Z ± kl| as ends of intervals."""
-    with mpmath.workdps(30):
+    """Lemma 5.5 in 20 digits, with the corners of |Z ± kl| as ends of intervals."""
+    with mpmath.workdps(20):
         p, mu = mpmath.mpf(p), mpmath.mpf(mu)
         phi = mpmath.npdf
 
-        def z(t):
-            return mpmath.log1p(p * mpmath.expm1(mu * t - mu**2 / 2))
+        def z(t):  # in units of p·mu: mpmath stops at an absolute error
+            return mpmath.log1p(p * mpmath.expm1(mu * t - mu**2 / 2)) / (p * mu)
 
         def q(t):
             return (1 - p) * phi(t) + p * phi(t - mu)
 
-        ends = sorted({mu / 2, mu / 2 + 2, mu + 3, mu + 6, mu + 13})
+        ends = mpmath.linspace(mu / 2, mu + 13, 9 + int(mu))
 
         def integral(g, at=ends):
             return mpmath.quad(g, at)
 
         kl = p * integral(lambda t: z(t) * (phi(t - mu) - phi(t)))
-        corner = (mpmath.log1p(mpmath.expm1(kl) / p) + mu**2 / 2) / mu
+        corner = (mpmath.log1p(mpmath.expm1(kl * p * mu) / p) + mu**2 / 2) / mu
         split = sorted({*ends, corner})
         atom = (1 - p) * (1 - 2 * mpmath.ncdf(-mu / 2))
         kappa2 = integral(lambda t: z(t) ** 2 * (phi(t) + q(t)))
         kappa3 = integral(lambda t: z(t) ** 3 * (phi(t) + q(t)))
         bar = integral(lambda t: (z(t) + kl) ** 3 * phi(t) + abs(z(t) - kl) ** 3 * q(t), split)
-        return [float(x) for x in (kl, kappa2, kappa3, bar + atom * kl**3)]
+        found = zip((kl, kappa2, kappa3, bar + atom * kl**3), (1, 2, 3, 3), strict=True)
+        return [float(x * (p * mu) ** k) for x, k in found]
 
 
-@pytest.mark.parametrize("mu", [0.05, 0.7, 1.5, 4.0])
-@pytest.mark.parametrize("p", [1e-6, 0.004, 0.3, 1.0])
-def test_functionals_of_subsampled_gaussian(p, mu):
-    found = functionals(SubsampledLaw(p, 1 / mu))
-    wanted = lemma_5_5(p, mu)
-    assert_allclose([found.kl, found.kappa2, found.kappa3, found.kappa3_bar], wanted, rtol=2e-9)
+@pytest.mark.theorem("lem-drs-5-5")
+@pytest.mark.parametrize("rate, sigma", [
+    (1e-9, 0.3), (1e-9, 1e3), (1e-4, 0.7), (1e-4, 1e3), (0.3, 1.0), (1.0, 0.3), (1.0, 20.0),
+])  # fmt: skip
+def test_functionals_against_lemma_5_5(rate, sigma):
+    found, wanted = functionals(SubsampledLaw(rate, sigma)), lemma_5_5(rate, 1 / sigma)
+    assert_allclose(found.kl, wanted[0], rtol=1e-10 + 1e-15 * sigma / rate)
+    assert_allclose(found[1:], wanted[1:], rtol=1e-10)
 
 
+@QUICK
+@given(SIGMAS)
+def test_functionals_of_a_normal_loss(sigma):
+    """L ~ N(mu²/2, mu²): E|L - kl|³ = √(8/π)·mu³, and E|L|³ of a folded normal."""
+    mu, found = 1 / sigma, functionals(GaussianLaw(sigma))
+    m, s = mu / 2, math.sqrt(2 / math.pi)  # E|Z + m|³, times mu³
+    folded = s * math.exp(-m * m / 2) * (m * m + 2) + (m**3 + 3 * m) * math.erf(m / math.sqrt(2))
+    wanted = [mu**2 / 2, mu**2 * (1 + mu**2 / 4), folded * mu**3, 2 * s * mu**3]
+    assert_allclose(found, wanted, rtol=1e-11 + 1e-14 * sigma)
+    assert_allclose(clt_guarantee(GaussianLaw(sigma), 1).mu, mu, rtol=1e-15)
+
+
+@pytest.mark.theorem("cor-drs-5-6")
 @run_names
 def test_functionals_and_corollary_5_6_golden(name):
     law, steps = subsampled(name)
@@ -141,25 +141,6 @@ def test_functionals_and_corollary_5_6_golden(name):
         [wanted[key] for key in ("kl", "k2", "k3", "k3bar", "mu", "gamma")],
         rtol=1e-10,
     )
-
-
-@pytest.mark.parametrize("mu", [0.01, 0.5, 2.0, 10.0])
-def test_functionals_of_a_normal_loss(mu):
-    """L ~ N(mu²/2, mu²): E|L - kl|³ = √(8/π)·mu³, and E|L|³ of a folded normal."""
-    found = functionals(GaussianLaw(1 / mu))
-    assert_allclose(found.kl, mu**2 / 2, rtol=1e-13)
-    assert_allclose(found.variance, mu**2, rtol=1e-10)
-    assert_allclose(found.kappa3_bar, math.sqrt(8 / math.pi) * mu**3, rtol=1e-12)
-    third, _ = quad(
-        lambda x: abs(mu**2 / 2 + mu * x) ** 3 * math.exp(-x * x / 2) / math.sqrt(2 * math.pi),
-        -14,
-        14,
-        points=[-mu / 2],
-        epsabs=0,
-        epsrel=1e-11,
-        limit=200,
-    )
-    assert_allclose(found.kappa3, third, rtol=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -184,32 +165,8 @@ def test_functionals_by_simulation(law):
         assert abs(draws.mean() - value) < 4.5 * draws.std() / math.sqrt(loss.size)
 
 
-def test_functionals_from_the_hull_of_c_p():
-    """C_p(f) from its definition: the convex minorant of min{f_p, f_p⁻¹} on a grid."""
-    p, mu = 0.2, 1.2
-    tail = np.geomspace(1e-14, 0.5, 60_000)
-    x = np.unique(np.concatenate([[0.0], tail, 1 - tail, [1.0]]))
-
-    def f_p(a):
-        return p * ndtr(-ndtri(a) - mu) + (1 - p) * (1 - a)
-
-    y = np.minimum(f_p(x), np.interp(x, f_p(x)[::-1], x[::-1]))
-    hull = [0]
-    for i in range(1, x.size):  # Andrew's lower hull
-        while len(hull) > 1 and (y[hull[-1]] - y[hull[-2]]) * (x[i] - x[hull[-1]]) >= (
-            y[i] - y[hull[-1]]
-        ) * (x[hull[-1]] - x[hull[-2]]):
-            hull.pop()
-        hull.append(i)
-    width, fall = np.diff(x[hull]), -np.diff(y[hull])
-    loss, found = -np.log(fall / width), functionals(SubsampledLaw(p, 1 / mu))
-    assert_allclose(width @ loss, found.kl, rtol=1e-3)
-    assert_allclose(width @ loss**2, found.kappa2, rtol=1e-3)
-    assert_allclose(width @ abs(loss) ** 3, found.kappa3, rtol=1e-3)
-    assert_allclose(width @ abs(loss - found.kl) ** 3, found.kappa3_bar, rtol=1e-3)
-
-
-@SETTINGS
+@pytest.mark.theorem("lem-12-expansions")
+@QUICK
 @given(st.floats(-6, 0), st.floats(-1.5, 0.8))
 def test_expansions_of_theorem_5_2(log_p, log_mu):
     """0 ≤ p²χ²₊ - kl ≤ p³H3/2 and so on, with H3 from its own closed form."""
@@ -231,6 +188,7 @@ def test_expansions_of_theorem_5_2(log_p, log_mu):
     assert found.kappa3_bar <= 8 * found.kappa3 * (1 + 1e-12)
 
 
+@pytest.mark.theorem("thm-drs-3-4")
 def test_central_limit_of_unequal_parts():
     first, second = Functionals(0.1, 0.5, 1.0, 2.0), Functionals(0.3, 0.7, 1.0, 3.0)
     mu, gamma = central_limit([first, second], 50)
@@ -247,13 +205,15 @@ def test_floor_and_silence_of_berry_esseen(name):
     law, steps = subsampled(name)
     bound = BerryEsseenGuarantee(law=law, steps=steps)
     assert round(bound.floor, 3) == {"A": 0.095, "B": 0.119, "C": 0.559}[name]
-    assert bound.epsilon(1e-5) is None and "never falls below" in bound.details(1e-5)["reason"]
+    assert bound.epsilon(1e-5) == math.inf and "never falls below" in bound.reason
     assert bound.kind == "upper bound" and bound.details(0.9).keys() == {"mu", "gamma"}
     above = bound.floor + 0.01
     epsilon = bound.epsilon(above)
     assert bound.delta(epsilon) <= above and (epsilon == 0 or bound.delta(epsilon - 1e-6) > above)
+    assert bound.delta(bound.epsilon(bound.floor)) <= bound.floor
 
 
+@pytest.mark.theorem("prop-13-delta")
 @run_names
 def test_berry_esseen_delta_is_the_conjugate(name):
     """δ(ε) = max over α of 1 - e^ε α - f(α), on a fine grid with the corner α = 0."""
@@ -279,31 +239,10 @@ def test_berry_esseen_curves(name):
         return ndtr(-ndtri(a) - bound.mu)
 
     assert_allclose(f[middle], np.maximum(0, g(alpha[middle] + gamma) - gamma), rtol=1e-12)
-    assert_allclose(
-        bound.upper(alpha[middle]), np.minimum(1 - alpha[middle], g(alpha[middle] - gamma) + gamma)
-    )
+    wanted = np.minimum(1 - alpha[middle], g(alpha[middle] - gamma) + gamma)
+    assert_allclose(bound.optimistic(alpha[middle]), wanted)
     assert np.all(f[alpha >= 1 - gamma] == 0) and np.all(np.diff(f) <= 0)
-    assert np.all(f <= bound.upper(alpha)) and bound.f(0.0) < 1
-
-
-def test_berry_esseen_refuses_asymmetric_laws():
-    with pytest.raises(ValueError, match="symmetric"):
-        BerryEsseenGuarantee(law=PoissonLaw(0.1, 1.0), steps=10)
-
-
-@SETTINGS
-@given(st.floats(-6, 0), st.floats(-2, 1.3), st.floats(0, 8), st.floats(-12, -0.31))
-def test_no_nan_no_negative_epsilon(log_p, log_mu, log_steps, log_delta):
-    law, steps, delta = SubsampledLaw(10**log_p, 10**-log_mu), int(10**log_steps), 10**log_delta
-    for guarantee in (
-        BerryEsseenGuarantee(law=law, steps=steps),
-        EdgeworthGuarantee(laws=(law,), steps=steps),
-    ):
-        epsilon = guarantee.epsilon(delta)
-        assert epsilon is None or 0 <= epsilon < 1e12
-        assert (epsilon is None) == ("reason" in guarantee.details(delta))
-        profile = guarantee.delta(np.array([0.0, 1e-9, 1.0, 100.0, 1e6]))
-        assert np.all((profile >= 0) & (profile <= 1))
+    assert np.all(f <= bound.optimistic(alpha)) and bound.f(0.0) < 1
 
 
 # --- Edgeworth
@@ -328,6 +267,22 @@ def inversion_epsilon(law, steps, delta):
         return (terms.sum() - terms[0] / 2) * u[1] / math.pi
 
     return brentq(lambda e: math.log(profile(e) / delta), 0.0, top, xtol=1e-10)
+
+
+@QUICK
+@given(RATES, SIGMAS, STEPS, DELTAS)
+def test_guarantees_everywhere(rate, sigma, steps, delta):
+    """Numbers are in their range, and ε, where there's one, reaches δ."""
+    law = SubsampledLaw(rate, sigma)
+    for guarantee in (
+        BerryEsseenGuarantee(law=law, steps=steps),
+        EdgeworthGuarantee(laws=(law,), steps=steps),
+    ):
+        epsilon = guarantee.epsilon(delta)
+        assert epsilon >= 0 and guarantee.reason
+        assert epsilon > 1e5 or guarantee.delta(epsilon) <= delta * (1 + 1e-6) + 1e-12
+        assert all(0 <= guarantee.delta(e) <= 1 for e in (0.0, 1e-9, 1.0, 100.0, 1e5))
+        assert np.all(guarantee.f([0.0, 1e-9, 0.5, 1.0]) >= 0)
 
 
 @run_names
@@ -361,15 +316,16 @@ def test_edgeworth_of_the_poisson_pair(name):
 def test_edgeworth_of_normal_losses_is_exact():
     series = EdgeworthGuarantee(laws=(GaussianLaw(10.0),), steps=100)
     epsilon = np.linspace(0, 4, 9)
-    assert_allclose(series.delta(epsilon), gaussian_delta(1.0, epsilon), rtol=1e-9)
+    found = [series.delta(e) for e in epsilon]
+    assert_allclose(found, gaussian_delta(1.0, epsilon), rtol=1e-9)
     alpha = np.linspace(0.01, 0.99, 15)
     assert_allclose(series.f(alpha), ndtr(-ndtri(alpha) - 1.0), atol=1e-6)
 
 
 @pytest.mark.parametrize("order", [0, 1, 2])
-@pytest.mark.parametrize(
-    "law", [SubsampledLaw(0.05, 1 / 1.5), PoissonLaw(0.05, 0.7, "remove"), PoissonLaw(0.05, 0.7, "add")]
-)
+@pytest.mark.parametrize("law", [
+    SubsampledLaw(0.05, 0.7), PoissonLaw(0.05, 0.7, "remove"), PoissonLaw(0.05, 0.7, "add"),
+])  # fmt: skip
 def test_edgeworth_delta_is_the_integral_of_its_density(law, order):
     """E_P[(1 - e^{ε-S})_+] with the series' density written out and cumulants by quad."""
     steps, mu = 300, law.mu
@@ -423,53 +379,12 @@ def test_edgeworth_delta_is_the_integral_of_its_density(law, order):
         assert_allclose(series.delta(max(epsilon, 0.0)), max(0.0, wanted), rtol=1e-8, atol=1e-13)
 
 
-def test_edgeworth_is_silent_where_the_series_breaks():
-    laws = (PoissonLaw(0.01, 1.0, "remove"), PoissonLaw(0.01, 1.0, "add"))
-    one = EdgeworthGuarantee(laws=laws, steps=1)
-    assert one.epsilon(1e-5) is None and "too few steps" in one.details(1e-5)["reason"]
-    many = EdgeworthGuarantee(laws=laws, steps=10_000)
-    assert many.epsilon(1e-5) > 0 and many.details(1e-5) == {} and many.kind == "asymptotic"
-
-
-def test_edgeworth_epsilon_at_large_delta_is_zero():
-    assert EdgeworthGuarantee(laws=(SubsampledLaw(P, 1.3),), steps=3516).epsilon(0.5) == 0.0
-
-
-# --- bad input
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda: chi2_plus(0.0),
-        lambda: chi2_plus(27.0),
-        lambda: chi2_plus(math.nan),
-        lambda: subsampled_clt_mu(1.5, 1.0, 10),
-        lambda: subsampled_clt_mu(0.1, 0.0, 10),
-        lambda: subsampled_clt_mu(0.1, 0.01, 10),
-        lambda: subsampled_clt_mu(0.1, 1.0, 0),
-        lambda: poisson_clt_mu(0.1, math.inf, 10),
-        lambda: poisson_clt_mu(-0.1, 1.0, 10),
-        lambda: poisson_clt_mu(0.1, 1.0, 2.5),
-        lambda: poisson_clt_mu(1.0, 0.04, 10**15),
-        lambda: central_limit([functionals(GaussianLaw(1.0))], -1),
-        lambda: BerryEsseenGuarantee(law=GaussianLaw(1.0), steps=10).epsilon(0.0),
-        lambda: BerryEsseenGuarantee(law=GaussianLaw(1.0), steps=10).f(1.2),
-        lambda: EdgeworthGuarantee(laws=(GaussianLaw(1.0),), steps=10, order=3),
-        lambda: EdgeworthGuarantee(laws=(GaussianLaw(1.0),), steps=10).epsilon(1.0),
-        lambda: EdgeworthGuarantee(laws=(GaussianLaw(1.0),), steps=10).delta(-1.0),
-    ],
-)
-def test_bad_input_is_refused(call):
-    with pytest.raises(ValueError, match="isn't allowed|must be|sigma = "):
-        call()
-
-
+@pytest.mark.theorem("prop-13-cumulants")
 @run_names
 def test_skewness_of_a_symmetric_pair(name):
     """With p√T fixed both are of size 1/T: kurtosis (H4 - 6χ⁴)/(2χ⁴T), skewness mu/2 times that."""
     sigma, steps = RUNS[name]
-    s, many = 1 / sigma, 10**12
+    s, many = 1 / sigma, 10**9
     law = SubsampledLaw(P * math.sqrt(steps / many), 1 / s)
     ((_, _, terms),) = EdgeworthGuarantee(laws=(law,), steps=many)._series
     skewness, excess = 6 * terms[3], 24 * terms[4]
@@ -478,11 +393,8 @@ def test_skewness_of_a_symmetric_pair(name):
         math.comb(4, k) * (-1) ** k * math.exp(k * (k - 1) * s * s / 2) * cdf[k] for k in range(5)
     )
     square = chi2_plus(s) ** 2
-    assert_allclose(excess * many, (fourth - 6 * square) / (2 * square), rtol=5e-3)
-    assert_allclose(skewness / excess, subsampled_clt_mu(law.rate, sigma, many) / 2, rtol=1e-3)
-
-
-# --- found by changing the code in small ways
+    assert_allclose(excess * many, (fourth - 6 * square) / (2 * square), rtol=0.08)
+    assert_allclose(skewness / excess, subsampled_clt_mu(law.rate, sigma, many) / 2, rtol=1e-2)
 
 
 def test_edgeworth_epsilon_just_below_delta_at_0():
@@ -493,18 +405,6 @@ def test_edgeworth_epsilon_just_below_delta_at_0():
     assert found > 0
     assert_allclose(float(series.delta(found)), at_0 * (1 - 1e-6), rtol=1e-9)
     assert series.epsilon(at_0 * 1.001) == 0
-
-
-def test_the_largest_mu_that_is_told():
-    assert _limit_mu(1.0, 10**12, 1.0, 1.0) == 1e6
-    with pytest.raises(ValueError, match="above 1e"):
-        _limit_mu(1.0, 10**12, 1.000001, 1.0)
-
-
-def test_berry_esseen_speaks_at_its_floor():
-    bound = BerryEsseenGuarantee(law=GaussianLaw(10.0), steps=100)
-    epsilon = bound.epsilon(bound.floor)
-    assert epsilon is not None and float(bound.delta(epsilon)) <= bound.floor
 
 
 def test_edgeworth_delta_near_1():
@@ -520,7 +420,25 @@ def test_edgeworth_f_of_little_and_of_much_loss(mu, alpha):
     assert_allclose(series.f(alpha), ndtr(-ndtri(alpha) - 10 * mu), atol=1e-4)
 
 
-def test_edgeworth_guarantees_are_compared_by_what_was_asked():
-    first, same, other = (EdgeworthGuarantee(laws=(GaussianLaw(10.0),), steps=steps) for steps in (100, 100, 101))
-    assert first == same != other and hash(first) == hash(same)
-    assert "_series" not in repr(first)
+def test_edgeworth_is_silent_where_the_series_breaks():
+    laws = (PoissonLaw(0.01, 1.0, "remove"), PoissonLaw(0.01, 1.0, "add"))
+    assert EdgeworthGuarantee(laws=laws, steps=1).epsilon(1e-5) == math.inf
+    assert 0 < EdgeworthGuarantee(laws=laws, steps=10_000).epsilon(1e-5) < 10
+    assert EdgeworthGuarantee(laws=(SubsampledLaw(P, 1.3),), steps=3516).epsilon(0.5) == 0.0
+
+
+@pytest.mark.parametrize("call, name", [
+    (lambda: subsampled_clt_mu(1.5, 1.0, 10), "rate"),
+    (lambda: poisson_clt_mu(0.1, 0.0, 9), "sigma"),
+    (lambda: poisson_clt_mu(0.1, 1.0, 2.5), "steps"),
+    (lambda: clt_guarantee(PoissonLaw(0.1, 0.05), 10), "mu"),
+    (lambda: clt_guarantee(GaussianLaw(1.0), 0), "steps"),
+    (lambda: central_limit([functionals(GaussianLaw(1.0))], -1), "steps"),
+    (lambda: BerryEsseenGuarantee(law=PoissonLaw(0.1, 1.0), steps=10), "law"),
+    (lambda: BerryEsseenGuarantee(law=GaussianLaw(1.0), steps=10).f(1.2), "alpha"),
+    (lambda: EdgeworthGuarantee(laws=(GaussianLaw(1.0),), steps=10, order=3), "order"),
+    (lambda: EdgeworthGuarantee(laws=(GaussianLaw(1.0),), steps=0), "steps"),
+])  # fmt: skip
+def test_arguments_out_of_range_are_named(call, name):
+    with pytest.raises(ValueError, match=f"^{name} = .*isn't allowed"):
+        call()
