@@ -449,7 +449,7 @@ def test_model_is_left_as_it_was():
 
 def test_model_is_left_as_it_was_after_an_error():
     model, x, _ = build("tutorial")
-    with pytest.raises(IndexError):
+    with pytest.raises(ValueError, match="targets holds a class number"):
         clipped_sum(model, F.cross_entropy, x, torch.full((len(x),), 99), 1.0)
     assert all(p.requires_grad for p in model.parameters())
     assert not any(module._forward_hooks for module in model.modules())
@@ -477,8 +477,6 @@ def test_in_place_change_of_a_layers_input_is_refused():
     [
         (nn.BatchNorm1d(4), "BatchNorm1d"),
         (nn.SyncBatchNorm(4), "SyncBatchNorm"),
-        (nn.LazyBatchNorm1d(), "LazyBatchNorm1d"),
-        (nn.InstanceNorm1d(4, track_running_stats=True), "InstanceNorm1d"),
     ],
 )
 def test_batch_norm_is_refused_by_name(layer, name):
@@ -489,25 +487,24 @@ def test_batch_norm_is_refused_by_name(layer, name):
         check_model(model)
 
 
-def test_home_made_mixing_is_found_by_running_it():
-    class Centred(nn.Module):
-        def forward(self, x):
-            return x - x.mean(0)
+def test_instance_norm_with_running_statistics_is_refused_by_name():
+    model = nn.Sequential(nn.Linear(3, 4), nn.InstanceNorm1d(4, track_running_stats=True))
+    with pytest.raises(ValueError, match=r"layer '1' \(InstanceNorm1d\) keeps running statistics"):
+        check_model(model)
+    check_model(model.eval())
 
-    model = nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.5), Centred(), nn.Linear(4, 2))
-    x = torch.rand(5, 3, generator=rng())
-    with pytest.raises(ValueError, match=r"layer '2' \(Centred\) mixes"):
-        check_model(model, x)
-    state = torch.random.get_rng_state()
-    del model[2]
-    check_model(model, x)
-    assert torch.equal(state, torch.random.get_rng_state())
+
+def test_lazy_parameters_are_refused_until_the_model_has_run_once():
+    model = nn.Sequential(nn.LazyLinear(4))
+    with pytest.raises(ValueError, match="parameter '0.weight' isn't initialised yet: run the model once"):
+        check_model(model)
+    model(torch.zeros(1, 3))
+    check_model(model)
 
 
 def test_good_models_pass_and_a_frozen_one_doesn_t():
     for name in MODELS:
-        model, x, _ = build(name)
-        check_model(model, x)
+        check_model(build(name)[0])
     with pytest.raises(ValueError, match="nothing to train"):
         check_model(nn.Linear(2, 2).requires_grad_(False))
 
@@ -519,6 +516,7 @@ def test_good_models_pass_and_a_frozen_one_doesn_t():
         ({"clip_norm": float("nan")}, r"clip_norm = nan"),
         ({"clip_norm": float("inf")}, r"clip_norm = inf"),
         ({"clip_norm": 1e-300, "model": tutorial_cnn(rng())}, r"clip_norm = 1e-300 .*must hold"),
+        ({"clip_norm": 1e-13, "model": tutorial_cnn(rng())}, r"clip_norm = 1e-13 .*must hold"),
         ({"clip_norm": 1e305}, r"clip_norm = 1e\+305"),
         ({"loss": None}, r"loss = None isn't allowed"),
         ({"model": 3}, r"model = 3 isn't allowed"),
@@ -536,7 +534,7 @@ def test_bad_arguments(change, message):
         clipped_sum(**arguments)
 
 
-# --- What engine='fast' can't see: it agrees with the loop or refuses by name ---------------------
+# --- What isn't a plain chain of layers: it agrees with the loop -----------------------------------
 
 
 class Functional(nn.Module):
@@ -558,40 +556,37 @@ def reparametrized(change):
 
 
 OUTSIDE = {
-    "weight_norm": (lambda: reparametrized(torch.nn.utils.weight_norm), "parameter '0.weight_g'"),
-    "spectral_norm": (lambda: reparametrized(torch.nn.utils.spectral_norm).eval(), "parameter '0.weight_orig'"),
-    "parametrization": (
-        lambda: reparametrized(torch.nn.utils.parametrizations.weight_norm),
-        r"layer '0.parametrizations.weight' \(ParametrizationList\)",
-    ),
-    "prune": (
-        lambda: reparametrized(lambda layer: prune.l1_unstructured(layer, "weight", amount=0.3)),
-        "parameter '0.weight_orig'",
-    ),
-    "tied": (lambda: Functional(lambda m, h: F.linear(h, m.a.weight)), "parameter 'a.weight'"),
-    "transposed": (lambda: Functional(lambda m, h: h @ m.a.weight.T), "parameter 'a.weight'"),
-    "not yet called": (lambda: Functional(lambda m, h: F.linear(h, m.b.weight, m.b.bias)), "parameter 'b.weight'"),
-    "in a list": (lambda: Functional(lambda m, h: torch.stack([h, h * m.listed[0]]).sum(0)), "parameter 'listed.0'"),
+    "weight_norm": lambda: reparametrized(torch.nn.utils.weight_norm),
+    "spectral_norm": lambda: reparametrized(torch.nn.utils.spectral_norm).eval(),
+    "parametrization": lambda: reparametrized(torch.nn.utils.parametrizations.weight_norm),
+    "prune": lambda: reparametrized(lambda layer: prune.l1_unstructured(layer, "weight", amount=0.3)),
+    "tied": lambda: Functional(lambda m, h: F.linear(h, m.a.weight)),
+    "transposed": lambda: Functional(lambda m, h: h @ m.a.weight.T),
+    "not yet called": lambda: Functional(lambda m, h: F.linear(h, m.b.weight, m.b.bias)),
+    "in a list": lambda: Functional(lambda m, h: torch.stack([h, h * m.listed[0]]).sum(0)),
 }
 
 
-@pytest.mark.filterwarnings("ignore::FutureWarning")
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore:There is a performance drop")
+@pytest.mark.parametrize("engine", FAST)
 @pytest.mark.parametrize("name", OUTSIDE)
-def test_a_parameter_used_outside_its_layer_is_refused_by_name(name):
+def test_a_parameter_used_outside_its_layer_counts(name, engine):
     torch.manual_seed(0)
-    model, (_, x, y) = OUTSIDE[name][0](), build("twice", torch.float32)
-    naive, mapped = (flat(clipped_sum(model, F.cross_entropy, x, y, 0.5, engine=e)) for e in ("naive", "vmap"))
-    assert relative(mapped, naive) < 1e-5
-    with pytest.raises(ValueError, match=f"{OUTSIDE[name][1]}.*use engine='vmap'"):
-        clipped_sum(model, F.cross_entropy, x, y, 0.5)
-    assert all(p.requires_grad for p in trainable(model).values()) and len(trainable(model)) >= 4
-    flat(clipped_sum(model, F.cross_entropy, x, y, 0.5, engine="naive"))
+    model, (_, x, y) = OUTSIDE[name]().double(), build("twice")
+    expected = flat(clipped_sum(model, F.cross_entropy, x, y, 0.5, engine="naive"))
+    before = [dict(vars(module)) for module in model.modules()]
+    for _ in range(2):  # what the first call found out serves the second
+        assert relative(flat(clipped_sum(model, F.cross_entropy, x, y, 0.5, engine=engine)), expected) < 1e-10
+    assert all(a.keys() == vars(m).keys() for a, m in zip(before, model.modules(), strict=True))
+    assert model(x).isfinite().all()  # nothing of the map is left in the model
 
 
-def test_a_loss_that_reads_a_parameter_is_refused():
+@pytest.mark.parametrize("engine", FAST)
+def test_a_loss_that_reads_a_parameter_counts(engine):
     model, x, y = build("twice")
-    with pytest.raises(ValueError, match="parameter 'layer.weight' is used outside"):
-        clipped_sum(model, lambda out, t: F.cross_entropy(out, t) + model.layer.weight.square().sum(), x, y, 0.5)
+    loss = lambda out, t: F.cross_entropy(out, t) + model.layer.weight.square().sum()  # noqa: E731
+    expected = flat(clipped_sum(model, loss, x, y, 0.5, engine="naive"))
+    assert relative(flat(clipped_sum(model, loss, x, y, 0.5, engine=engine)), expected) < 1e-10
 
 
 class Backbone(nn.Module):
@@ -690,7 +685,7 @@ def test_a_model_that_views_images_works(convolve):
         assert relative(flat(result), expected) < 1e-10, engine
 
 
-def test_a_parameter_used_outside_is_found_also_after_a_view_has_failed():
+def test_a_parameter_used_outside_counts_also_after_a_view_has_failed():
     class Scaling(nn.Module):
         def __init__(self):
             super().__init__()
@@ -700,12 +695,12 @@ def test_a_parameter_used_outside_is_found_also_after_a_view_has_failed():
             return x.view(len(x), -1) * self.scale
 
     model, y = Scaling(), torch.arange(6)
-    assert clipped_sum(model, F.cross_entropy, image(), y, 1.0).skipped == 0
-    with pytest.raises(ValueError, match="parameter 'scale' is used outside"):
-        clipped_sum(model, lambda out, t: F.cross_entropy(out * model.scale, t), image(), y, 1.0)
+    loss = lambda out, t: F.cross_entropy(out * model.scale, t)  # noqa: E731
+    expected = flat(clipped_sum(model, loss, image(), y, 1.0, engine="naive"))
+    assert relative(flat(clipped_sum(model, loss, image(), y, 1.0)), expected) < 1e-5
 
 
-def test_random_numbers_below_a_layer_with_parameters_of_its_own_are_refused():
+def test_random_numbers_below_a_layer_with_parameters_of_its_own():
     class Positioned(nn.Module):
         def __init__(self):
             super().__init__()
@@ -714,42 +709,30 @@ def test_random_numbers_below_a_layer_with_parameters_of_its_own_are_refused():
         def forward(self, x):
             return self.head(self.drop(x + self.position))
 
-    model, (_, x, y) = nn.Sequential(Positioned()), build("twice", torch.float32)
-    with pytest.raises(ValueError, match=r"layer '0' \(Positioned\) has .* random numbers.*use engine='vmap'"):
-        clipped_sum(model, F.cross_entropy, x, y, 1.0)
-    assert clipped_sum(model, F.cross_entropy, x, y, 1.0, engine="vmap").skipped == 0
-    clipped_sum(model.eval(), F.cross_entropy, x, y, 1.0)
+    model, (_, x, y) = nn.Sequential(Positioned()).double(), build("twice")
+    for engine in FAST:
+        assert flat(clipped_sum(model, F.cross_entropy, x, y, 1.0, engine=engine)).norm() <= len(x)
+    expected = flat(clipped_sum(model.eval(), F.cross_entropy, x, y, 1.0, engine="naive"))
+    assert relative(flat(clipped_sum(model, F.cross_entropy, x, y, 1.0)), expected) < 1e-10
 
 
 class TimeFirst(nn.Module):
-    """Turns (record, time, …) round, as models with batch_first=False do. `mean` mixes the records."""
+    """Turns (record, time, …) round, as models with batch_first=False do."""
 
-    def __init__(self, mixing=False):
+    def __init__(self):
         super().__init__()
-        self.layer, self.drop, self.head, self.mixing = nn.Linear(3, 4), nn.Dropout(0.5), nn.Linear(4, 5), mixing
+        self.layer, self.head = nn.Linear(3, 4), nn.Linear(4, 5)
 
     def forward(self, x):
-        h = self.drop(self.layer(x.transpose(0, 1)))
-        return self.head(h - h.mean(1, keepdim=True) if self.mixing else h).mean(0)
+        return self.head(self.layer(x.transpose(0, 1))).mean(0)
 
 
-@pytest.mark.parametrize("times", [1, 2, 3, 7])
-def test_time_first_models_are_judged_by_their_records(times):
-    x = torch.rand(4, times, 3, generator=rng())
-    check_model(TimeFirst(), x)
-    with pytest.raises(ValueError, match=r"layer 'head' \(Linear\) mixes"):
-        check_model(TimeFirst(mixing=True), x)
-
-
-@pytest.mark.parametrize("times", [3, 6])
-def test_another_dimension_than_the_record_first_is_refused(times):
-    model, x, y = TimeFirst().eval(), torch.rand(6, times, 3, generator=rng()), torch.arange(6) % 5
-    state = torch.random.get_rng_state()
-    with pytest.raises(ValueError, match=r"layer 'layer' \(Linear\).*another dimension than the record comes first"):
-        clipped_sum(model, F.cross_entropy, x, y, 0.5)
-    assert torch.equal(state, torch.random.get_rng_state())
+@pytest.mark.parametrize("times", [1, 3, 6])
+def test_another_dimension_than_the_record_first_inside_the_model(times):
+    model, x, y = TimeFirst().double(), torch.rand(6, times, 3, generator=rng()).double(), torch.arange(6) % 5
     expected, _ = reference(model, F.cross_entropy, x, y, 0.5)
-    assert relative(flat(clipped_sum(model, F.cross_entropy, x, y, 0.5, engine="vmap")), expected) < 1e-5
+    for engine in ALL:
+        assert relative(flat(clipped_sum(model, F.cross_entropy, x, y, 0.5, engine=engine)), expected) < 1e-10
 
 
 def test_as_many_positions_as_records_are_no_reason_to_refuse():
@@ -778,22 +761,20 @@ def test_frozen_models_and_batch_norm_are_refused_by_the_sum_too(engine):
     assert relative(flat(clipped_sum(model, F.cross_entropy, x, y, 0.5, engine=engine)), expected) < 1e-5
 
 
-def test_batch_norm_without_running_statistics_is_refused_where_the_whole_batch_runs_at_once():
-    model = nn.Sequential(nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3, affine=False, track_running_stats=False), nn.Flatten())
-    x, y = image(), torch.arange(6) % 3
-    expected, _ = reference(model, F.cross_entropy, x, y, 0.5)
-    for engine in ("naive", "vmap"):  # a batch of one record has statistics of its own
-        assert relative(flat(clipped_sum(model, F.cross_entropy, x, y, 0.5, engine=engine)), expected) < 1e-4
+@pytest.mark.parametrize("mode", [True, False])
+def test_batch_norm_without_running_statistics_is_refused(mode):
+    model = nn.Sequential(nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3, track_running_stats=False), nn.Flatten()).train(mode)
     with pytest.raises(ValueError, match=r"layer '1' \(BatchNorm2d\) mixes"):
-        clipped_sum(model, F.cross_entropy, x, y, 0.5)
+        clipped_sum(model, F.cross_entropy, image(), torch.arange(6) % 3, 0.5)
 
 
-def test_class_weights_cancel_in_a_mean_over_one_record():
-    """As the module's docstring says: use reduction='sum' with weights."""
+def test_class_weights_that_would_cancel_are_refused_and_the_advice_works():
     model, x, y = build("twice")
     weight = torch.tensor([1.0, 10, 100, 1, 1, 1]).double()
-    plain, mean, total = (
+    with pytest.raises(ValueError, match="class weights.*reduction='sum'"):
+        clipped_sum(model, nn.CrossEntropyLoss(weight), x, y, 1e6)
+    plain, total = (
         flat(clipped_sum(model, loss, x, y, 1e6))
-        for loss in (F.cross_entropy, *(nn.CrossEntropyLoss(weight, reduction=r) for r in ("mean", "sum")))
+        for loss in (F.cross_entropy, nn.CrossEntropyLoss(weight, reduction="sum"))
     )
-    assert relative(mean, plain) < 1e-12 and relative(total, plain) > 1
+    assert relative(total, plain) > 1

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from torch import nn
 
-from dpteach import training
+from dpteach.classroom.runs import RECORDS, train_mnist
 from dpteach.run import NoisySGD
 from dpteach.training import train
 from dpteach.training.distributed import launch, main, part, train_distributed
@@ -115,13 +115,19 @@ def test_one_rank_gives_the_same_bits(group_of_one):
 
 
 def test_a_model_is_checked_in_train_mode_however_it_arrives(group_of_one):
-    class CentredInTraining(nn.Module):
-        def forward(self, x):
-            return x - x.mean(0) if self.training else x
+    class CountedInTraining(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("calls", torch.zeros(()))
 
-    model = nn.Sequential(nn.Linear(5, 3), CentredInTraining()).eval()
-    with pytest.raises(ValueError, match=r"layer '1' \(CentredInTraining\) mixes"):
-        train_distributed(model, NoisySGD(**RUN), torch.rand(40, 5), torch.zeros(40), learning_rate=0.1, seed=0)
+        def forward(self, x):
+            if self.training:
+                self.calls += 1
+            return x
+
+    model = nn.Sequential(nn.Linear(5, 3), CountedInTraining()).eval()
+    with pytest.raises(ValueError, match=r"'calls' of layer '1' \(CountedInTraining\) is changed"):
+        train_distributed(model, NoisySGD(**RUN), torch.rand(40, 5), torch.zeros(40).long(), learning_rate=0.1, seed=0)
 
 
 def test_layers_that_mix_records_are_refused(group_of_one):
@@ -363,9 +369,9 @@ def test_torchrun_trains_the_recorded_run(folder_with_spaces):
                           capture_output=True, timeout=120, env=os.environ | {"TMPDIR": str(folder_with_spaces)})
     assert done.returncode == 0, done.stderr
     shown = json.loads(done.stdout)
-    record = json.loads(training.RECORDS.read_text())["a-fixed-size"]
+    record = json.loads(RECORDS.read_text())["a-fixed-size"]
     facts = NoisySGD(**record["run"])
-    alone = training.train_mnist(facts, learning_rate=0.25, seed=1, stop_after=5, evaluate_at=[])
+    alone = train_mnist(facts, learning_rate=0.25, seed=1, stop_after=5, evaluate_at=[])
     norms = [p.double().norm().item() for p in alone.model.parameters()]
     assert shown["ranks"] == 2 and shown["steps"] == 5
     np.testing.assert_allclose(shown["parameter_norms"], norms, rtol=1e-3, atol=1e-5)

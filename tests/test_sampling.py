@@ -158,9 +158,9 @@ def test_truncated_poisson_keeps_a_uniform_subset():
     assert torch.all((kept / 4000 - exact).abs() < 4.5 * math.sqrt(exact * (1 - exact) / 4000))
 
 
-@pytest.mark.parametrize("sampling", ["random-allocation", "shuffled"])
-def test_epochs_are_drawn_step_by_step(sampling):
-    run = NoisySGD(n=12, batch_size=4, steps=6, noise_multiplier=1.0, sampling=sampling)
+@pytest.mark.parametrize("by", ["random-allocation", "shuffled"])
+def test_epochs_are_drawn_step_by_step(by):
+    run = NoisySGD(n=12, batch_size=4, steps=6, noise_multiplier=1.0, sampling=by)
     generator = torch.Generator().manual_seed(7)
     epochs = [[sampling.draw(run, generator, step) for step in range(k, k + 3)] for k in (0, 3)]
     for epoch in epochs:

@@ -18,14 +18,15 @@ import torch.nn.functional as F
 from scipy import stats
 from torch import nn
 
-from dpteach import training
 from dpteach.classroom import kept as _cache
+from dpteach.classroom.runs import RECORDS as RECORDS_FILE
+from dpteach.classroom.runs import recorded, train_mnist
 from dpteach.run import NoisySGD
-from dpteach.training import accuracy, evaluation_steps, noisy_step, recorded, train, train_mnist
+from dpteach.training import accuracy, checkpoint, evaluation_steps, noisy_step, train
 from dpteach.training.clipping import clipped_sum
 
 ROOT = Path(__file__).resolve().parents[1]
-RECORDS = json.loads(training.RECORDS.read_text())
+RECORDS = json.loads(RECORDS_FILE.read_text())
 
 
 def rng(seed=0):
@@ -43,9 +44,9 @@ def small(seed=0):
 X, Y = torch.randn(40, 5, generator=rng(1)), torch.randint(3, (40,), generator=rng(2))
 
 
-def run(**changes):
-    facts = {"n": 40, "batch_size": 8, "epochs": 4, "noise_multiplier": 0.8, "clip_norm": 0.5}
-    return NoisySGD(**(facts | changes))
+def run(epochs=4, **changes):
+    facts = {"n": 40, "batch_size": 8, "noise_multiplier": 0.8, "clip_norm": 0.5} | changes
+    return NoisySGD(**facts) if "steps" in facts else NoisySGD.for_epochs(epochs=epochs, **facts)
 
 
 def theta(model):
@@ -147,7 +148,7 @@ def test_dropout_is_seeded():
 
 def test_little_noise_learns():
     labels = X[:, :3].argmax(1)  # learnable, unlike Y
-    facts = run(noise_multiplier=0.01, epochs=40, clip_norm=1.0, sampling="fixed-size")
+    facts = run(noise_multiplier=0.05, epochs=40, clip_norm=1.0, sampling="fixed-size")
     result = train(small(), facts, X, labels, learning_rate=1.0, seed=3)
     assert accuracy(small(), X, labels) < 60 and accuracy(result.model, X, labels) > 85
 
@@ -170,7 +171,7 @@ def test_a_nan_record_can_t_poison_the_parameters():
 def test_epochs_or_steps_are_one_run(tmp_path):
     file = tmp_path / "checkpoint.pt"
     fit(run(epochs=4), checkpoint=file, stop_after=5)
-    assert fit(run(epochs=None, steps=20), checkpoint=file).steps == 20
+    assert fit(run(steps=20), checkpoint=file).steps == 20
 
 
 def test_history_and_last_epoch():
@@ -262,7 +263,7 @@ def test_checkpoint_of_other_data_model_loss_or_schedule_is_refused_and_kept(tmp
     given = {"model": small(), "run": run(), "inputs": X, "targets": Y, "learning_rate": 0.2, "seed": 3}
     train(**given, checkpoint=file, stop_after=5)
     before = file.read_bytes()
-    with pytest.raises(ValueError, match="belongs to another run, seed, model, data, loss or learning rate"):
+    with pytest.raises(ValueError, match="belongs to another run, seed, model, data, loss, optimiser or learning rate"):
         train(**(given | changes), checkpoint=file)
     assert file.read_bytes() == before
     assert train(**given | {"inputs": X.clone().t().contiguous().t()}, checkpoint=file).steps == 20  # another layout
@@ -285,35 +286,25 @@ def test_checkpoint_of_a_model_with_buffers_scalars_and_other_types(tmp_path):
     assert steps == [2, 4]
 
 
-class CentredInTraining(nn.Module):
-    """Mixes the records in train mode only, and counts its calls."""
+class CountedInTraining(nn.Module):
+    """Writes to a buffer in train mode only."""
 
     def __init__(self):
         super().__init__()
         self.register_buffer("calls", torch.zeros(()))
 
     def forward(self, x):
-        self.calls += 1
-        return x - x.mean(0) if self.training else x
+        if self.training:
+            self.calls += 1
+        return x
 
 
 @pytest.mark.parametrize("mode", [True, False])
 def test_a_model_is_checked_in_train_mode_however_it_arrives(mode):
-    model = nn.Sequential(nn.Linear(5, 3), CentredInTraining()).train(mode)
-    with pytest.raises(ValueError, match=r"layer '1' \(CentredInTraining\) mixes"):
+    model = nn.Sequential(nn.Linear(5, 3), CountedInTraining()).train(mode)
+    with pytest.raises(ValueError, match=r"'calls' of layer '1' \(CountedInTraining\) is changed by a forward pass"):
         train(model, run(), X, Y, learning_rate=0.2, seed=0)
     assert model[1].calls == 0 and model.training == mode
-
-
-def test_the_check_moves_no_buffer_of_the_trained_model():
-    class Counted(CentredInTraining):
-        def forward(self, x):
-            self.calls += 1
-            return x
-
-    model = nn.Sequential(nn.Linear(5, 3), Counted())
-    assert train(model, run(), X, Y, learning_rate=0.2, seed=0, stop_after=0).model[1].calls == 0
-    assert model[1].calls == 0
 
 
 class Viewing(nn.Module):
@@ -378,7 +369,7 @@ def test_kill_at_any_moment_and_resume(tmp_path):
     process.kill()
     process.wait()
     process.stdout.close()
-    kept = _cache.load(file)
+    kept = checkpoint.load(file)
     assert kept is None or 0 < kept["step"] <= facts.steps
     resumed = fit(facts, learning_rate=lambda t: 0.2, checkpoint=file)
     assert resumed.steps == facts.steps
@@ -399,7 +390,7 @@ def test_cache_computes_once_for_the_same_parameters(tmp_path, monkeypatch):
     for _ in range(3):
         assert _cache.cached("x", {"a": 1}, ("run",), compute)["n"] == 1
     assert _cache.cached("x", {"a": 2}, ("run",), compute)["n"] == 2
-    assert _cache.cached("x", {"a": 1}, ("run", "mnist"), compute)["n"] == 3
+    assert _cache.cached("x", {"a": 1}, ("run", "training/mnist"), compute)["n"] == 3
     for file in _cache.folder().glob("*.pt"):
         file.write_bytes(file.read_bytes()[:50])
     assert _cache.cached("x", {"a": 1}, ("run",), compute)["n"] == 4  # a damaged file is made again
@@ -407,7 +398,7 @@ def test_cache_computes_once_for_the_same_parameters(tmp_path, monkeypatch):
 
 
 def test_cache_key_follows_the_source(tmp_path, monkeypatch):
-    monkeypatch.setattr(_cache, "__file__", str(tmp_path / "_cache.py"))
+    monkeypatch.setattr(_cache, "__file__", str(tmp_path / "classroom" / "kept.py"))
     sources = ["def f(x):\n    return x", 'def f(x):\n    """Doc."""\n\n    return x  # so', "def f(x):\n    return -x"]
     keys = []
     for source in sources:
@@ -539,7 +530,7 @@ def test_the_peak_is_the_process_s_own(bench_memory):
         ({"learning_rate": lambda t: "much"}, r"learning_rate\(0\) = 'much'"),
         ({"model": "cnn"}, r"model = 'cnn' isn't allowed.*nn.Linear"),
         ({"run": {"n": 40}}, r"run = {'n': 40} isn't allowed.*NoisySGD"),
-        ({"inputs": X.numpy()}, r"inputs = .* isn't allowed.*a tensor"),
+        ({"inputs": X.tolist()}, r"inputs = .* isn't allowed.*a tensor"),
         ({"targets": Y.tolist()}, r"targets = .* isn't allowed.*a tensor"),
         ({"loss": 3}, r"loss = 3 isn't allowed.*cross_entropy"),
         ({"evaluate": 3}, r"evaluate = 3 isn't allowed"),
@@ -549,10 +540,7 @@ def test_the_peak_is_the_process_s_own(bench_memory):
         ({"evaluate": lambda model: 1.0, "evaluate_at": [0]}, r"a step of evaluate_at = 0 .*\[1, 20\]"),
         ({"evaluate": lambda model: 1.0, "evaluate_at": [2.5]}, r"a step of evaluate_at = 2.5"),
         ({"checkpoint": 3}, r"checkpoint = 3 isn't allowed"),
-        ({"run": run(clip_norm=1e-36)}, r"clip_norm = 1e-36 .*parameters' type must hold"),
-        ({"run": run(clip_norm=1e36)}, r"clip_norm = 1e\+36"),
-        ({"run": run(noise_multiplier=1e30, clip_norm=1e5)}, r"noise_multiplier · clip_norm = 1e\+35"),
-        ({"learning_rate": 1e30, "run": run(noise_multiplier=1e12)}, "infinite or NaN after step"),
+        ({"learning_rate": 1e30, "run": run(noise_multiplier=1e3, clip_norm=1e9)}, "infinite or NaN after step"),
     ],
 )
 def test_hostile_arguments_are_refused_in_one_line(changes, message):

@@ -71,7 +71,7 @@ class Shuffled:
     def __init__(self) -> None:
         self.left = torch.empty(0, dtype=torch.int64)
 
-    def __call__(self, run: NoisySGD, generator: torch.Generator) -> torch.Tensor:
+    def __call__(self, run: NoisySGD, generator: torch.Generator, step: int = 0) -> torch.Tensor:
         if len(self.left) < run.batch_size:
             self.left = torch.cat([self.left, torch.randperm(run.n, generator=generator)])
         drawn, self.left = self.left[: run.batch_size], self.left[run.batch_size :]

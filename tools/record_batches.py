@@ -17,8 +17,8 @@ from dataclasses import asdict
 
 import torch
 
+from dpteach.classroom.runs import RECORDS, train_mnist
 from dpteach.run import SAMPLINGS, NoisySGD
-from dpteach.training.loop import RECORDS, train_mnist
 
 FILE = RECORDS.with_name("mnist-batches.json")
 LEARNING_RATE, SEEDS, EPOCHS, PREFIX = 0.25, (1, 2, 3), 5, 20

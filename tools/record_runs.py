@@ -17,8 +17,9 @@ from dataclasses import asdict
 
 import torch
 
+from dpteach.classroom.runs import RECORDS, train_mnist
 from dpteach.run import NoisySGD
-from dpteach.training import RECORDS, Training, train_mnist
+from dpteach.training import Training
 
 FILE = RECORDS
 LEARNING_RATE, SEED, PREFIX = 0.25, 1, 40

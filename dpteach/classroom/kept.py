@@ -8,23 +8,20 @@ another hash and so another file.
 from __future__ import annotations
 
 import ast
-import contextlib
 import hashlib
 import json
 import os
-import sys
-import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import torch
+from filelock import FileLock, Timeout
 
-if sys.platform != "win32":
-    import fcntl
+from dpteach.training.checkpoint import load, save
 
-__all__ = ["cached", "folder", "load", "save"]
+__all__ = ["cached", "folder"]
 
 
 def folder() -> Path:
@@ -56,7 +53,12 @@ def cached(
     path = folder() / f"{name}-{_key(parameters, modules)}.pt"
     result = load(path)
     if result is None:
-        with _lock(path.with_suffix(".lock"), patience):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with ExitStack() as held:
+            try:
+                held.enter_context(FileLock(path.with_suffix(".lock"), timeout=patience))
+            except (Timeout, OSError):  # somebody else takes too long; a file system without locks
+                pass
             result = load(path)
             if result is None:
                 result = compute()
@@ -81,50 +83,3 @@ def _code(source: str) -> str:
             if isinstance(body[0].value, ast.Constant):
                 del body[0]
     return ast.dump(tree)
-
-
-def load(path: Path) -> dict[str, Any] | None:
-    """What `save` wrote, or None if there's no whole file. Only tensors and plain Python values
-    are read.
-    """
-    try:
-        kept = torch.load(path, weights_only=True)
-    except Exception:  # whatever a missing or a damaged file provokes
-        return None
-    return kept if isinstance(kept, dict) else None
-
-
-def save(path: Path, result: dict[str, Any]) -> None:
-    """Write a dict of tensors and plain values so that at any moment the file is whole, old or
-    new.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, aside = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            torch.save(result, file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(aside, path)
-    except BaseException:
-        Path(aside).unlink(missing_ok=True)
-        raise
-
-
-@contextlib.contextmanager
-def _lock(path: Path, patience: float) -> Iterator[None]:
-    if sys.platform == "win32":  # no flock: two processes may both compute; the result is the same
-        yield
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a") as file:
-        deadline = time.monotonic() + patience
-        while time.monotonic() < deadline:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                time.sleep(0.2)
-            except OSError:  # a file system without locks
-                break
-        yield  # closing the file lets go of the lock

@@ -37,8 +37,9 @@ from torch import Tensor, nn
 
 from dpteach import domain, training
 from dpteach.run import RUN_EXAMPLE, NoisySGD
-from dpteach.training import mnist, sampling
+from dpteach.training import mnist, preparation, sampling
 from dpteach.training.clipping import Loss, clipped_sum, trainable
+from dpteach.training.records import flattened, length, take
 
 __all__ = ["LostRank", "distributed_step", "launch", "part", "train_distributed"]
 
@@ -92,7 +93,7 @@ def distributed_step(
     domain.instance("run", run, NoisySGD, RUN_EXAMPLE)
     drawn = domain.whole_number("drawn", drawn, "[0, inf)", "the number of records in all parts together")
     clipped = clipped_sum(model, loss, inputs, targets, run.clip_norm, **options)
-    counts = torch.tensor([len(inputs), clipped.skipped], dtype=torch.float32)  # exact up to 2^24
+    counts = clipped.gradients[0].new_tensor([length(inputs), clipped.skipped])  # exact up to 2^24
     total = torch.cat([*(g.flatten() for g in clipped.gradients), counts])
     try:
         dist.all_reduce(total)
@@ -108,14 +109,16 @@ def distributed_step(
 
 
 def train_distributed(
-    model: nn.Module, run: NoisySGD, inputs: Tensor, targets: Tensor, *, learning_rate: Any, seed: int,
-    loss: Loss = F.cross_entropy, shard: range | None = None, stop_after: int | None = None, **options: Any
+    model: nn.Module, run: NoisySGD, inputs: Any, targets: Any, *, learning_rate: Any, seed: int,
+    loss: Loss = F.cross_entropy, shard: range | None = None, stop_after: int | None = None,
+    **options: Any,
 ) -> training.Training:  # fmt: skip
     """`dpteach.training.train` by all ranks of the process group together: the same θ on each, to the bit.
 
     Each rank calls it with the same arguments. With `shard`, `inputs` and `targets` are the records
     at these positions of the n, and the ranks' shards must cover each position exactly once: a record
-    that two ranks hold would count twice, with sensitivity 2C. A shard may be empty.
+    that two ranks hold would count twice, with sensitivity 2C. A shard may be empty. `options` are
+    engine and microbatch.
 
     One rank gives θ of `train` to the bit, more ranks up to the rounding of the sum. (With dropout
     the masks differ: they're drawn for each part.) Evaluation is the caller's, after the training.
@@ -125,26 +128,41 @@ def train_distributed(
     """
     rank, size = dist.get_rank(), dist.get_world_size()
     domain.instance("run", run, NoisySGD, RUN_EXAMPLE)
-    for name, tensor in {"inputs": inputs, "targets": targets}.items():
-        held = isinstance(tensor, Tensor) and tensor.ndim > 0
-        domain.require(name, tensor, held, "a tensor whose first dimension is the record")
-    seed, everything = domain.whole_number("seed", seed, "[0, inf)"), range(run.n or 0)
-    eta, steps = training._checked(run, everything, everything, learning_rate, stop_after)
-    first = domain.instance("shard", shard, range, "range(0, 30000)").start if shard is not None else 0
-    facts = (training._facts(run), seed, eta(0), eta(run.steps - 1), steps, shard is None)
-    _agree(facts, (first, first + len(inputs), first + len(targets)))
-    model = training._prepared(model, inputs)
+    held = _length("inputs", inputs), _length("targets", targets)
+    seed = domain.whole_number("seed", seed, "[0, inf)")
+    domain.require("run.n", run.n, run.n is not None, "known", "give n and batch_size, not the rate")
+    eta = preparation.learning_rates(learning_rate, None)
+    steps = preparation.steps_to_make(run, stop_after)
+    example = "range(0, 30000)"
+    first = domain.instance("shard", shard, range, example).start if shard is not None else 0
+    ends = eta(0), eta(max(run.steps - 1, 0))
+    facts = (preparation.facts_of(run), seed, *ends, steps, shard is None)
+    _agree(facts, (first, first + held[0], first + held[1]))
+    model = preparation.prepared(model)
+    device = preparation.device_of(model)
     for theta in trainable(model).values():
         dist.broadcast(theta.data, 0)
-    (batches, noise, layers), skipped = training._streams(seed), 0
-    with torch.random.fork_rng(devices=[]):
+    (batches, noise, layers), skipped = preparation.streams(seed), 0
+    with preparation.lent_generators(device):
+        if held[0]:
+            one = take((inputs, targets), torch.tensor([0]), device)
+            preparation.rehearse(model, loss, one, options.get("engine", "fast"))
         for t in range(steps):
-            torch.manual_seed((layers + t * size + rank) % 2**63)  # dropout: another mask for each part
+            preparation.seed_layers(device, layers + t * size + rank)  # dropout: another mask for each part
             drawn = sampling.draw(run, batches, t)
-            mine = part(drawn, rank, size, shard)
-            batch = inputs[mine], targets[mine], len(drawn)
-            skipped += distributed_step(model, loss, *batch, run, eta(t), noise, **options)
+            batch = take((inputs, targets), part(drawn, rank, size, shard), device)
+            step = training.facts_of_step(run, t)
+            skipped += distributed_step(model, loss, *batch, len(drawn), step, eta(t), noise, **options)
     return training.Training(run, seed, steps, (), model, skipped)
+
+
+def _length(name: str, tree: Any) -> int:
+    """Number of records in tensors, tuples or dicts of them, perhaps 0."""
+    leaves = flattened(tree)[0]
+    lengths = {leaf.shape[:1] for leaf in leaves if isinstance(leaf, Tensor)}
+    right = len(lengths) == 1 and () not in lengths
+    domain.require(name, tree, right, "a tensor whose first dimension is the record")
+    return int(lengths.pop()[0])
 
 
 def _agree(facts: tuple, held: tuple[int, int, int]) -> None:

@@ -1,4 +1,4 @@
-"""Algorithm 1, noisy SGD, for any `torch.nn` model and loss.
+"""Algorithm 1, noisy SGD, for any `torch.nn` model and loss (chapter 15).
 
 `noisy_step` is one line of the algorithm after another; `train` repeats it `run.steps` times. All
 that privacy depends on comes from one `NoisySGD` object, the same that the accountants take, so
@@ -10,20 +10,22 @@ and their sizes, the gradients' norms, and the seed, which here is an argument s
 be reproduced. Whoever knows the seed can subtract the noise: for real data draw it from
 `secrets.randbits(64)` and forget it.
 
+Models may be on any one device. Batches and noise are drawn on the CPU, so they're the same there.
+Only the CPU is tested.
+
 Not for: protecting real data against an attacker who sees the model's lowest bits. The noise is
 floating-point and its generator isn't cryptographic.
 """
 
 from __future__ import annotations
 
-import copy
-import hashlib
-import json
+import contextlib
 import math
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -31,36 +33,29 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.utils.data import Dataset
 
 from dpteach import domain
-from dpteach.classroom import kept
 from dpteach.run import RUN_EXAMPLE, NoisySGD
-from dpteach.training import mnist, sampling
-from dpteach.training.clipping import (
-    ClippedSum,
-    Loss,
-    check_model,
-    check_records,
-    clipped_sum,
-    keep_freed_memory,
-    trainable,
-)
-from dpteach.training.clipping import _output as output_of
+from dpteach.training import checkpoint, preparation, sampling
+from dpteach.training.clipping import ClippedSum, Loss, added, clipped_sum, nothing
+from dpteach.training.hypotheses import trainable
+from dpteach.training.options import LEARNING_RATES, Options
+from dpteach.training.records import called, channels_last, check_records, loaded, moved, take
 
 __all__ = [
-    "Evaluation", "Training", "accuracy", "evaluation_steps", "noisy_step", "recorded", "train", "train_mnist",
+    "Evaluation", "Training", "accuracy", "evaluation_steps", "facts_of_step", "noisy_gradients", "noisy_step", "train",
     "update",
 ]  # fmt: skip
-
-_RATES = "[0, 1e30]"  # beyond, θ overflows at once
 
 
 @dataclass(frozen=True)
 class Evaluation:
     """What `evaluate` said after `step` noisy updates, `epoch` = step · m/n passes.
 
-    >>> recorded("a-poisson").history[-1].step
-    3516
+    >>> Evaluation(235, 1.0, 93.2).step
+    235
     """
 
     step: int
@@ -77,9 +72,9 @@ class Training:
     counts records left out of a batch because their gradient wasn't finite, over all steps: it's
     secret, and 0 for healthy data.
 
-    >>> kept = recorded("a-poisson")
-    >>> kept.run.sampling, kept.seed, kept.skipped
-    ('poisson', 1, 0)
+    >>> run = NoisySGD(n=4, batch_size=2, steps=2, noise_multiplier=1.0)
+    >>> Training(run, seed=1, steps=2, history=(), model=None, skipped=0).steps
+    2
     """
 
     run: NoisySGD
@@ -92,22 +87,25 @@ class Training:
     def last_epoch(self) -> np.ndarray:
         """Values of the evaluations in the last epoch: steps after ⌈T - n/m⌉.
 
-        >>> len(recorded("a-poisson").last_epoch())
-        4
+        >>> run = NoisySGD(n=4, batch_size=2, steps=4, noise_multiplier=1.0)
+        >>> history = tuple(Evaluation(t, t / 2, 90.0 + t) for t in (1, 2, 3, 4))
+        >>> Training(run, 1, 4, history, None, 0).last_epoch().tolist()
+        [93.0, 94.0]
         """
         start = math.ceil(self.steps - 1 / self.run.sampling_rate)
         return np.array([e.value for e in self.history if e.step > start])
 
 
 def noisy_step(
-    model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, run: NoisySGD, learning_rate: float,
-    noise: torch.Generator, *, engine: str = "fast", microbatch: int | None = None,
+    model: nn.Module, loss: Loss, inputs: Any, targets: Any, run: NoisySGD, learning_rate: float,
+    noise: torch.Generator, **options: Any,
 ) -> ClippedSum:  # fmt: skip
     """One update θ ← θ - η · (Σ clipped gradients + noise)/m on a drawn batch, which may be empty.
 
     m is `run.batch_size`, the public expected size, never the drawn batch's: dividing by a size
     that depends on who is in the batch isn't covered by the analysis. The noise's standard
-    deviation is `run.noise_multiplier * run.clip_norm` on the sum, drawn once.
+    deviation is `run.noise_multiplier * run.clip_norm` on the sum, drawn once. `options` are engine
+    and microbatch, see `dpteach.training.clipping.clipped_sum`.
 
     >>> run = NoisySGD(n=4, batch_size=2, steps=1, noise_multiplier=1.0)
     >>> model = nn.Linear(3, 1)
@@ -116,14 +114,40 @@ def noisy_step(
     0
     """
     domain.instance("run", run, NoisySGD, RUN_EXAMPLE)
-    clipped = clipped_sum(model, loss, inputs, targets, run.clip_norm, engine=engine, microbatch=microbatch)
+    clipped = clipped_sum(model, loss, inputs, targets, run.clip_norm, **options)
     update(model, clipped.gradients, run, learning_rate, noise)
     return clipped
 
 
+def _noisy_sums(
+    model: nn.Module, totals: Iterable[Tensor], run: NoisySGD, noise: torch.Generator
+) -> Iterator[tuple[nn.Parameter, Tensor]]:
+    """Each trained parameter with total + noise, and nothing of it before all is checked."""
+    domain.instance("noise", noise, torch.Generator, "torch.Generator().manual_seed(0)")
+    std = run.noise_multiplier * run.clip_norm
+    parameters = trainable(model).values()
+    held = min(torch.finfo(theta.dtype).max for theta in parameters)
+    fits = f"(0, {held / 1e6:.3g}]"
+    domain.number("noise_multiplier · clip_norm", std, fits, "the parameters' type must hold it")
+    totals = domain.instances("totals", totals, Tensor, "clipped_sum(...).gradients")
+    fit = [t.shape for t in totals] == [p.shape for p in parameters]
+    fit = fit and all(t.isfinite().all() for t in totals)
+    domain.require("totals", totals, fit, "a finite tensor of each parameter's shape")
+    for theta, total in zip(parameters, totals, strict=True):
+        z = torch.normal(0.0, std, theta.shape, generator=noise, dtype=theta.dtype)
+        yield theta, z.to(theta.device).add_(total)
+
+
+def _public_size(run: NoisySGD) -> int:
+    """m, which divides the sum whatever was drawn."""
+    domain.instance("run", run, NoisySGD, RUN_EXAMPLE)
+    advice = "give n and batch_size, not the rate alone"
+    return domain.whole_number("run.batch_size", run.batch_size, "[1, inf)", advice)
+
+
 def update(
     model: nn.Module, totals: Iterable[Tensor], run: NoisySGD, learning_rate: float, noise: torch.Generator
-) -> None:
+) -> None:  # fmt: skip
     """θ ← θ - η · (total + noise)/m in place, for a whole clipped sum: the last two lines of Algorithm 1.
 
     >>> run = NoisySGD(n=4, batch_size=2, steps=1, noise_multiplier=1.0, clip_norm=1e-6)
@@ -133,162 +157,209 @@ def update(
     >>> round(before - model.weight.item(), 4)
     0.25
     """
-    domain.instance("run", run, NoisySGD, RUN_EXAMPLE)
-    rate = domain.number("learning_rate", learning_rate, _RATES, "it's η in Algorithm 1")
-    domain.instance("noise", noise, torch.Generator, "torch.Generator().manual_seed(0)")
-    m = domain.whole_number("run.batch_size", run.batch_size, "[1, inf)", "give n and batch_size, not the rate alone")
-    std = run.noise_multiplier * run.clip_norm
-    parameters = trainable(model).values()
-    held = min(torch.finfo(theta.dtype).max for theta in parameters)
-    domain.number("noise_multiplier · clip_norm", std, f"(0, {held / 1e6:.3g}]", "the parameters' type must hold it")
-    totals = domain.instances("totals", totals, Tensor, "clipped_sum(...).gradients")
-    fit = [t.shape for t in totals] == [p.shape for p in parameters] and all(t.isfinite().all() for t in totals)
-    domain.require("totals", totals, fit, "a finite tensor of each parameter's shape")
+    m = _public_size(run)
+    rate = domain.number("learning_rate", learning_rate, LEARNING_RATES, "it's η in Algorithm 1")
     with torch.no_grad():
-        for theta, total in zip(parameters, totals, strict=True):
-            z = torch.normal(0.0, std, theta.shape, generator=noise, dtype=theta.dtype)
-            theta.sub_(z.add_(total), alpha=rate / m)
+        for theta, noisy in _noisy_sums(model, totals, run, noise):
+            theta.sub_(noisy, alpha=rate / m)
+
+
+def noisy_gradients(
+    model: nn.Module, totals: Iterable[Tensor], run: NoisySGD, noise: torch.Generator
+) -> None:
+    """(total + noise)/m into `.grad`, for an optimiser of `torch.optim` to make its step with.
+
+    What the optimiser makes of it is post-processing, as long as it looks at nothing else that
+    depends on the records.
+
+    >>> run = NoisySGD(n=4, batch_size=2, steps=1, noise_multiplier=1.0, clip_norm=1e-6)
+    >>> model, noise = nn.Linear(1, 1, bias=False), torch.Generator().manual_seed(0)
+    >>> noisy_gradients(model, [torch.ones(1, 1)], run, noise)
+    >>> round(model.weight.grad.item(), 4)
+    0.5
+    """
+    m = _public_size(run)
+    for theta, noisy in _noisy_sums(model, totals, run, noise):
+        theta.grad = noisy.div_(m)
 
 
 def train(
-    model: nn.Module, run: NoisySGD, inputs: Tensor, targets: Tensor,
-    *, learning_rate: float | Callable[[int], float], seed: int, loss: Loss = F.cross_entropy,
-    evaluate: Callable[[nn.Module], float] | None = None, evaluate_at: Iterable[int] | None = None,
-    engine: str = "fast", microbatch: int | None = None, stop_after: int | None = None, progress: bool = False,
-    checkpoint: str | Path | None = None, checkpoint_every: int = 200,
+    model: nn.Module, run: NoisySGD, inputs: Any, targets: Any = None, *, seed: int,
+    learning_rate: float | Callable[[int], float] | None = None, loss: Loss = F.cross_entropy,
+    **options: Any,
 ) -> Training:  # fmt: skip
     """Algorithm 1: `run.steps` noisy updates of a copy of `model`.
 
-    Raises `ValueError` for a model that mixes records in train mode, for data that aren't n records,
-    for a checkpoint of another run, seed, model, data, loss (told by its name) or learning rates, or
-    with more steps than `stop_after`.
+    Raises `ValueError` for a model that `dpteach.training.clipping.clipped_sum` refuses, for data
+    that aren't n records, and for a checkpoint that can't be written, or is of another run, seed,
+    model, data, loss, optimiser (told by their names) or learning rates, or has more steps than
+    `stop_after`: all of it before the first step.
 
     Parameters
     ----------
-    inputs, targets : all n = `run.n` records, in memory.
-    learning_rate : η, or a function of the step t = 0, 1, … that returns η_t.
+    inputs, targets : all n = `run.n` records: tensors, numpy arrays (which may be mapped from disk),
+        or tuples, lists, dicts or dataclasses of these. Or one `torch.utils.data.Dataset` of pairs,
+        read by index.
+    learning_rate : η, or a function of the step t = 0, 1, … that returns η_t; or none, with an
+        `optimiser`.
     seed : decides the batches, the noise and dropout, by separate streams; nothing global is read
         or changed.
-    loss, engine, microbatch : see `dpteach.training.clipping.clipped_sum`.
-    evaluate, evaluate_at : a function of the model, and the steps after which it's called;
-        `evaluation_steps(run)` by default: each epoch's end, and four times in the last epoch.
-    stop_after : make only the first so many steps of the run.
-    progress : show a line on stderr that says how far it is.
-    checkpoint : a file to continue from, if it's there, and to write every `checkpoint_every`
-        steps. After a stop at any moment, the same call ends with the same parameters to the bit.
-        The file holds the seed, the generators and parameters before the end: it's as secret as the
-        data.
+    loss : see `dpteach.training.clipping.clipped_sum`.
+    options : the fields of `dpteach.training.options.Options`: engine, microbatch, optimiser, scheduler,
+        evaluate, evaluate_at, stop_after, progress, checkpoint, checkpoint_every, workers.
+
+    A mean over class weights is refused, since for one record they cancel.
 
     >>> run = NoisySGD(n=8, batch_size=2, steps=4, noise_multiplier=1.0)
     >>> x, y = torch.ones(8, 3), torch.zeros(8, 1)
     >>> train(nn.Linear(3, 1), run, x, y, learning_rate=0.1, seed=0, loss=F.mse_loss).steps
     4
     """
-    check_records(inputs, targets)
-    eta, run_to = _checked(run, inputs, targets, learning_rate, stop_after)
+    chosen = Options(**options)
+    preparation.check_run(run, inputs, targets)
+    eta = preparation.learning_rates(learning_rate, chosen.optimiser)
+    run_to = preparation.steps_to_make(run, chosen.stop_after)
     seed = domain.whole_number("seed", seed, "[0, inf)")
-    model = _prepared(model, inputs)
-    when = _evaluated_steps(run, evaluate, evaluate_at)
-    batches, noise, layers = _streams(seed)
-    state = _State(model, batches, noise)
-    identity = {"run": _facts(run), "seed": seed, "eta": [eta(t) for t in (0, run.steps - 1)]}
-    if checkpoint is not None:
-        checkpoint_every = domain.whole_number("checkpoint_every", checkpoint_every, "[1, inf)")
-        checkpoint = Path(domain.instance("checkpoint", checkpoint, str | Path, "'run-a.pt'"))
-        identity["content"] = _content(model, inputs, targets, loss, [eta(t) for t in range(run.steps)])
-        state.resume(checkpoint, identity, run_to)
-    bar = _Progress(run_to, run.sampling_rate, progress)
-    with torch.random.fork_rng(devices=[]):  # dropout reads the global generator: lend it a seeded one
+    when = _evaluated_steps(run, chosen)
+    model = preparation.prepared(model)
+    device = preparation.device_of(model)
+    batches, noise, layers = preparation.streams(seed)
+    state = _State(model, batches, noise, *_optimiser(model, chosen))
+    keeper = _Keeper(chosen, run_to)
+    if chosen.checkpoint is not None:
+        rates = [eta(t) for t in range(run.steps)]
+        recipe = preparation.name_of(loss), rates, state.recipe()
+        content = preparation.content_of(model, (inputs, targets), recipe)
+        keeper.identity = {"run": preparation.facts_of(run), "seed": seed, "content": content}
+    bar = _Progress(run_to, run.sampling_rate, chosen.progress)
+    with preparation.lent_generators(device), keeper.resumed(state):
+        records = _Records(inputs, targets, device, chosen)
+        preparation.rehearse(model, loss, records.first(), chosen.engine)
+        records.follow(run, batches, state.step)
         for t in range(state.step, run_to):
-            torch.manual_seed((layers + t) % 2**63)
+            preparation.seed_layers(device, layers + t)
             drawn = sampling.draw(run, batches, t)
-            batch = inputs[drawn], targets[drawn]
-            clipped = noisy_step(model, loss, *batch, run, eta(t), noise, engine=engine, microbatch=microbatch)
-            state.step, state.skipped = t + 1, state.skipped + clipped.skipped
-            if evaluate is not None and state.step in when:
-                value = domain.number("evaluate(model)", evaluate(model), advice=f"it was called after step {state.step}")
-                state.history.append(Evaluation(state.step, state.step * run.sampling_rate, value))
-            if checkpoint is not None and state.step % checkpoint_every == 0:
-                state.keep(checkpoint, identity)
+            step = facts_of_step(run, t)
+            parts = (
+                clipped_sum(model, loss, x, y, step.clip_norm, engine=chosen.engine)
+                for x, y in records.parts(drawn)
+            )
+            clipped = added(parts) if len(drawn) else nothing(model)
+            state.advance(clipped, step, eta(t))
+            if state.step in when:
+                state.evaluate(chosen.evaluate, run)
+            keeper.keep_sometimes(state)
             bar.show(state)
-    state.check_finite()
-    if checkpoint is not None:
-        state.keep(checkpoint, identity)
+        state.check_finite()
+        keeper.keep(state)
     return Training(run, seed, state.step, tuple(state.history), model, state.skipped)
 
 
-def _prepared(model: nn.Module, inputs: Tensor) -> nn.Module:
-    """A copy in train mode, checked as it will be trained. The check runs another copy, whose buffers may move."""
-    model = copy.deepcopy(domain.instance("model", model, nn.Module, "torch.nn.Linear(4, 3)")).train()
-    check_model(copy.deepcopy(model), inputs[:2])
-    keep_freed_memory()
-    return model
+def facts_of_step(run: NoisySGD, t: int) -> NoisySGD:
+    """The noise multiplier and clip norm of step t: the one place where the loop asks for them.
+
+    A run has the same at each step.
+
+    >>> run = NoisySGD(n=4, batch_size=2, steps=4, noise_multiplier=1.0)
+    >>> facts_of_step(run, 3).noise_multiplier
+    1.0
+    """
+    return run
 
 
-def _content(model: nn.Module, inputs: Tensor, targets: Tensor, loss: Loss, rates: list[float]) -> str:
-    """A digest of what a run is given besides its facts: data, initial model, the loss's name, learning rates."""
-    name = getattr(loss, "__qualname__", None) or (repr(loss) if isinstance(loss, nn.Module) else repr(type(loss)))
-    digest = hashlib.sha256(repr((name, rates)).encode())
-    for key, value in {"inputs": inputs, "targets": targets, **model.state_dict()}.items():
-        held = isinstance(value, Tensor)
-        digest.update(repr((key, value.shape, value.dtype) if held else (key, value)).encode())
-        digest.update(value.detach().reshape(-1).contiguous().view(torch.uint8).numpy() if held else b"")
-    return digest.hexdigest()
+class _Records:
+    """All n records, and the parts of each drawn batch."""
+
+    def __init__(self, inputs: Any, targets: Any, device: torch.device, chosen: Options) -> None:
+        self.all, self.device, self.chosen = (inputs, targets), device, chosen
+        self.dataset = inputs if isinstance(inputs, Dataset) else None
+        self.ahead: Iterator[Any] = iter(())
+
+    def first(self) -> tuple[Any, Any]:
+        """One record, for its shape."""
+        if self.dataset is not None:
+            x, y = next(loaded(self.dataset, iter([torch.tensor([0])]), 0))
+            return moved(x, self.device), moved(y, self.device)
+        return take(self.all, torch.tensor([0]), self.device)
+
+    def follow(self, run: NoisySGD, batches: torch.Generator, step: int) -> None:
+        """Have a Dataset's items loaded for the batches that this generator will draw, ahead of the steps."""
+        if self.dataset is None:
+            return
+        copy = torch.Generator()
+        copy.set_state(batches.get_state())
+
+        def positions() -> Iterator[Tensor]:
+            for t in range(step, run.steps):
+                yield from self._split(sampling.draw(run, copy, t))
+
+        self.ahead = loaded(self.dataset, positions(), self.chosen.workers)
+
+    def _split(self, drawn: Tensor) -> tuple[Tensor, ...]:
+        return torch.split(drawn, self.chosen.microbatch or max(len(drawn), 1)) if len(drawn) else ()
+
+    def parts(self, drawn: Tensor) -> Iterator[tuple[Any, Any]]:
+        """The batch in parts of at most `microbatch` records."""
+        rows = self._split(drawn)
+        if self.dataset is None:
+            return (take(self.all, part, self.device) for part in rows)
+        return ((moved(x, self.device), moved(y, self.device)) for x, y in islice(self.ahead, len(rows)))
 
 
-def _checked(
-    run: NoisySGD, inputs: Any, targets: Any, learning_rate: Any, stop_after: int | None
-) -> tuple[Callable[[int], float], int]:
-    """η as a function of the step, and the number of steps to make."""
-    domain.instance("run", run, NoisySGD, RUN_EXAMPLE)
-    if len(inputs) != run.n or len(targets) != run.n:
-        raise ValueError(
-            f"run.n = {run.n}, but inputs has {len(inputs)} records and targets {len(targets)}:"
-            " n, which privacy depends on, must be the number of records"
-        )
-    steps = run.steps
-    if stop_after is not None:
-        steps = domain.whole_number("stop_after", stop_after, f"[0, {steps}]", "the run has no more steps")
-    if callable(learning_rate):
-        return (lambda t: domain.number(f"learning_rate({t})", learning_rate(t), _RATES)), steps
-    rate = domain.number("learning_rate", learning_rate, _RATES.replace("[", "("), "it's η in Algorithm 1")
-    return (lambda t: rate), steps
+def _optimiser(model: nn.Module, chosen: Options) -> tuple[Optimizer | None, Any]:
+    """The optimiser of the copy's trained parameters, and its scheduler."""
+    if chosen.optimiser is None:
+        return None, None
+    optimiser = chosen.optimiser(list(trainable(model).values()))
+    example = "a function that returns torch.optim.AdamW(theta, lr=1e-3)"
+    domain.instance("optimiser(parameters)", optimiser, Optimizer, example)
+    return optimiser, chosen.scheduler(optimiser) if chosen.scheduler else None
 
 
-def _evaluated_steps(run: NoisySGD, evaluate: Any, evaluate_at: Any) -> set[int]:
-    if evaluate is None:
+def _evaluated_steps(run: NoisySGD, chosen: Options) -> set[int]:
+    if chosen.evaluate is None:
         return set()
-    domain.instance("evaluate", evaluate, Callable, "lambda model: accuracy(model, inputs, targets)")
-    if evaluate_at is None:
+    at = chosen.evaluate_at
+    if at is None:
         return set(evaluation_steps(run))
-    several = isinstance(evaluate_at, Iterable) and getattr(evaluate_at, "ndim", 1) > 0
-    domain.require("evaluate_at", evaluate_at, several, "a list of steps")
-    return {domain.whole_number("a step of evaluate_at", step, f"[1, {run.steps}]") for step in evaluate_at}
-
-
-def _facts(run: NoisySGD) -> dict[str, Any]:
-    """The run's facts, as they stand in a checkpoint."""
-    return {k: v for k, v in asdict(run).items() if k != "rate"}
-
-
-def _streams(seed: int) -> tuple[torch.Generator, torch.Generator, int]:
-    """Independent generators for batches and noise, and a seed for dropout, all from one seed."""
-    a, b, c = (int(s) for s in np.random.SeedSequence(seed).generate_state(3, np.uint64) >> 1)
-    return torch.Generator().manual_seed(a), torch.Generator().manual_seed(b), c
+    several = isinstance(at, Iterable) and getattr(at, "ndim", 1) > 0
+    domain.require("evaluate_at", at, several, "a list of steps")
+    allowed = f"[1, {max(run.steps, 1)}]"
+    return {domain.whole_number("a step of evaluate_at", step, allowed) for step in at}
 
 
 @dataclass
 class _State:
-    """All that a training needs to go on: parameters, both generators, the steps made."""
+    """All that a training needs to go on: parameters, both generators, the optimiser, the steps made."""
 
     model: nn.Module
     batches: torch.Generator
     noise: torch.Generator
+    optimiser: Optimizer | None = None
+    scheduler: Any = None
     step: int = 0
     skipped: int = 0
 
     def __post_init__(self) -> None:
         self.history: list[Evaluation] = []
+
+    def advance(self, clipped: ClippedSum, step: NoisySGD, learning_rate: float) -> None:
+        """One noisy update, by η or by the optimiser."""
+        if self.optimiser is None:
+            update(self.model, clipped.gradients, step, learning_rate, self.noise)
+        else:
+            noisy_gradients(self.model, clipped.gradients, step, self.noise)
+            self.optimiser.step()
+            self.optimiser.zero_grad()
+            if self.scheduler is not None:
+                self.scheduler.step()
+        self.step, self.skipped = self.step + 1, self.skipped + clipped.skipped
+
+    def evaluate(self, function: Any, run: NoisySGD) -> None:
+        with preparation.modes_kept(self.model):
+            found = function(self.model)
+        value = domain.number("evaluate(model)", found, advice=f"it was called after step {self.step}")
+        self.history.append(Evaluation(self.step, self.step * run.sampling_rate, value))
 
     def check_finite(self) -> None:
         """Parameters that have overflowed aren't a result: neither returned nor kept."""
@@ -297,34 +368,79 @@ class _State:
                 f"parameters are infinite or NaN after step {self.step}: choose a smaller learning_rate, or less noise"
             )
 
-    def keep(self, path: Path, identity: dict[str, Any]) -> None:
-        self.check_finite()
-        saved = {"identity": identity, "model": self.model.state_dict(), "step": self.step, "skipped": self.skipped}
-        saved |= {"batches": self.batches.get_state(), "noise": self.noise.get_state()}
-        kept.save(path, saved | {"history": [tuple(asdict(e).values()) for e in self.history]})
+    def recipe(self) -> str:
+        """What tells the optimiser and the scheduler from others."""
+        scheduler = self.scheduler and (type(self.scheduler).__name__, self.scheduler.state_dict())
+        return repr((self.optimiser, scheduler))
 
-    def resume(self, path: Path, identity: dict[str, Any], stop_after: int) -> None:
+    def parts(self) -> dict[str, Any]:
+        """What has a state_dict."""
+        named = {"model": self.model, "optimiser": self.optimiser, "scheduler": self.scheduler}
+        return {name: part for name, part in named.items() if part is not None}
+
+    def saved(self) -> dict[str, Any]:
+        self.check_finite()
+        held = {name: part.state_dict() for name, part in self.parts().items()}
+        held |= {"batches": self.batches.get_state(), "noise": self.noise.get_state()}
+        history = [tuple(asdict(e).values()) for e in self.history]
+        return held | {"step": self.step, "skipped": self.skipped, "history": history}
+
+    def restore(self, saved: dict[str, Any]) -> None:
+        for name, part in self.parts().items():
+            part.load_state_dict(saved[name])
+        self.batches.set_state(saved["batches"])
+        self.noise.set_state(saved["noise"])
+        self.step, self.skipped = saved["step"], saved["skipped"]
+        self.history = [Evaluation(*e) for e in saved["history"]]
+
+
+class _Keeper:
+    """The checkpoint of one training, if it was asked for one."""
+
+    def __init__(self, chosen: Options, run_to: int) -> None:
+        self.path, self.every, self.run_to = chosen.checkpoint, chosen.checkpoint_every, run_to
+        self.identity: dict[str, Any] = {}
+
+    @contextlib.contextmanager
+    def resumed(self, state: _State) -> Iterator[None]:
+        """The file held for this process, and the training where it was left."""
+        if self.path is None:
+            yield
+            return
+        path = Path(self.path)
+        size = sum(t.nbytes for t in state.model.state_dict().values() if isinstance(t, Tensor))
+        with checkpoint.claimed(path, (4 if state.optimiser else 1) * size + 100_000):
+            self._restore(path, state)
+            yield
+
+    def keep_sometimes(self, state: _State) -> None:
+        if state.step % self.every == 0:
+            self.keep(state)
+
+    def keep(self, state: _State) -> None:
+        if self.path is not None:
+            checkpoint.save(Path(self.path), {"identity": self.identity} | state.saved())
+
+    def _restore(self, path: Path, state: _State) -> None:
         """Go on from a checkpoint, if it's there. A file that isn't one is left as it is."""
-        saved = kept.load(path) or {}
+        saved = checkpoint.load(path) or {}
         if not saved and not path.exists():
             return
         name = f"checkpoint = {str(path)!r}"
         try:
-            if saved["identity"] == identity and saved["step"] <= stop_after:
-                self.model.load_state_dict(saved["model"])
-                self.batches.set_state(saved["batches"])
-                self.noise.set_state(saved["noise"])
-                self.step, self.skipped = saved["step"], saved["skipped"]
-                self.history = [Evaluation(*e) for e in saved["history"]]
+            ours, made = saved["identity"] == self.identity, saved["step"]
+            if ours and made <= self.run_to:
+                state.restore(saved)
                 return
-            ours, made = saved["identity"] == identity, saved["step"]
         except (LookupError, TypeError, RuntimeError, AttributeError) as error:
             raise ValueError(
                 f"{name} isn't a whole checkpoint of this model: give another file, or remove it to start again"
             ) from error
         if ours:
-            raise ValueError(f"stop_after = {stop_after}, but {name} holds {made} steps: give at least as many")
-        raise ValueError(f"{name} belongs to another run, seed, model, data, loss or learning rate: give another file")
+            raise ValueError(f"stop_after = {self.run_to}, but {name} holds {made} steps: give at least as many")
+        raise ValueError(
+            f"{name} belongs to another run, seed, model, data, loss, optimiser or learning rate: give another file"
+        )
 
 
 class _Progress:
@@ -338,7 +454,7 @@ class _Progress:
         if not self.on or (time.monotonic() - self.last < 0.2 and not done):
             return
         self.last = time.monotonic()
-        bar = "#" * (30 * state.step // self.steps)
+        bar = "#" * (30 * state.step // max(self.steps, 1))
         value = f"  last evaluation {state.history[-1].value:.4g}" if state.history else ""
         epoch = state.step * self.rate
         text = f"\r[{bar:30}] step {state.step}/{self.steps}  epoch {epoch:.2f}{value}"
@@ -359,7 +475,7 @@ def evaluation_steps(run: NoisySGD, in_last_epoch: int = 4) -> list[int]:
     return sorted(step for step in ends | last if 1 <= step <= run.steps)
 
 
-def accuracy(model: nn.Module, inputs: Tensor, targets: Tensor, batch: int = 1000) -> float:
+def accuracy(model: nn.Module, inputs: Any, targets: Tensor, batch: int = 1000) -> float:
     """Percentage of records whose largest output is the target's, in evaluation mode.
 
     >>> accuracy(nn.Identity(), torch.eye(4), torch.tensor([0, 1, 2, 0]))
@@ -367,77 +483,25 @@ def accuracy(model: nn.Module, inputs: Tensor, targets: Tensor, batch: int = 100
     """
     domain.instance("model", model, nn.Module, "torch.nn.Linear(4, 3)")
     check_records(inputs, targets)
-    if targets.ndim != 1 or not len(targets):
-        raise ValueError(f"targets has shape {tuple(targets.shape)}: give one class number for each of some records")
-    batch = min(domain.whole_number("batch", batch, "[1, inf)"), len(inputs))
-    was_training = model.training
-    model.eval()
-    with torch.no_grad():
-        pairs = zip(torch.split(inputs, batch), torch.split(targets, batch), strict=True)
-        right = sum(int((output_of(model, x).argmax(1) == y).sum()) for x, y in pairs)
-    model.train(was_training)
-    return 100 * right / len(inputs)
+    one_class = isinstance(targets, Tensor) and targets.ndim == 1 and len(targets)
+    if not one_class:
+        shape = tuple(getattr(targets, "shape", ()))
+        raise ValueError(f"targets has shape {shape}: give one class number for each of some records")
+    batch = min(domain.whole_number("batch", batch, "[1, inf)"), len(targets))
+    right = 0
+    with preparation.modes_kept(model), torch.no_grad():
+        model.eval()
+        for rows in torch.split(torch.arange(len(targets)), batch):
+            x, y = take((inputs, targets), rows)
+            right += int((_evaluated(model, x).argmax(1) == y).sum())
+    return 100 * right / len(targets)
 
 
-RECORDS = Path(__file__).parents[1] / "classroom" / "data" / "mnist-runs.json"
-_SOURCES = tuple(f"training/{name}" for name in ("mnist", "sampling", "clipping", "loop"))  # the run is among the parameters
-
-
-def train_mnist(
-    run: NoisySGD, *, learning_rate: float, seed: int, stop_after: int | None = None,
-    evaluate_at: Iterable[int] | None = None, progress: bool = False,
-) -> Training:  # fmt: skip
-    """The tutorial network trained on all of MNIST, with its accuracy on the test images in
-    percent.
-
-    Trained once for each version of the code: the result is kept on disk (folder $DPTEACH_CACHE,
-    else the user's cache folder), and later calls with the same arguments read it. Two processes
-    that ask at once train once.
-
-    Arguments as for `train`; `run.n` must be 60,000. `recorded` has finished runs that need no training.
-
-    >>> run = NoisySGD(n=60000, batch_size=256, steps=3516, noise_multiplier=1.3, clip_norm=1.5)
-    >>> train_mnist(run, learning_rate=0.25, seed=1).steps  # doctest: +SKIP
-    3516
-    """
-    steps = _checked(run, range(60000), range(60000), learning_rate, stop_after)[1]
-    stop_after = None if stop_after is None else steps
-    learning_rate = domain.number("learning_rate", learning_rate)
-    evaluate_at = sorted(_evaluated_steps(run, accuracy, evaluate_at))
-    seed = domain.whole_number("seed", seed, "[0, 4.6e18]")
-    parameters = {"run": _facts(run), "learning_rate": learning_rate, "seed": seed}
-    parameters |= {"stop_after": stop_after, "evaluate_at": evaluate_at}
-    model = mnist.tutorial_cnn(torch.Generator().manual_seed(seed))
-
-    def compute() -> dict[str, Any]:
-        data = mnist.load()
-        result = train(
-            model, run, data.x_train, data.y_train, learning_rate=learning_rate, seed=seed, stop_after=stop_after,
-            evaluate=lambda net: accuracy(net, data.x_test, data.y_test), evaluate_at=evaluate_at, progress=progress,
-        )  # fmt: skip
-        assert result.model is not None  # as after every training; only a recorded one has none
-        history = [tuple(asdict(e).values()) for e in result.history]
-        facts = {"steps": result.steps, "skipped": result.skipped, "history": history}
-        return facts | {"model": result.model.state_dict()}
-
-    found = kept.cached("mnist", parameters, _SOURCES, compute)
-    model.load_state_dict(found["model"])
-    history = tuple(Evaluation(*e) for e in found["history"])
-    return Training(run, seed, found["steps"], history, model, found["skipped"])
-
-
-def recorded(name: str) -> Training:
-    """A run of the tutorial network on MNIST that was trained before: its history, without a model.
-
-    The records are in data/mnist-runs.json, with seeds, versions, dates and the first steps of
-    each run, by which a test checks that the code still makes them.
-
-    >>> result = recorded("a-algorithm-1")
-    >>> result.steps, result.run.noise_multiplier, result.model is None
-    (3516, 2.6, True)
-    """
-    records = json.loads(RECORDS.read_text())
-    kept = records[domain.one_of("name", name, tuple(records))]
-    run = NoisySGD(**kept["run"])
-    history = tuple(Evaluation(s, s * run.sampling_rate, value) for s, value in kept["history"])
-    return Training(run, kept["seed"], kept["steps"], history, None, kept["skipped"])
+def _evaluated(model: nn.Module, x: Any) -> Tensor:
+    """The model's output, for images as they're fastest if the model takes them so."""
+    try:
+        return called(model, channels_last(x) if isinstance(x, Tensor) else x)
+    except RuntimeError as error:
+        if "view size" not in str(error):
+            raise
+    return called(model, x)
