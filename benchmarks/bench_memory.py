@@ -1,8 +1,9 @@
 """Peak memory of a whole training process: batches of 8,192 images in 2 GB.
 
     python benchmarks/bench_memory.py              # the table, which `make bench` prints too
-    python benchmarks/bench_memory.py --record     # ... and keeps it in dpteach/classroom/data/memory.json
-    python benchmarks/bench_memory.py 8192 256     # one process: batch and micro-batch (0: none); prints JSON
+    python benchmarks/bench_memory.py --record     # ... and keeps it in
+    dpteach/classroom/data/memory.json python benchmarks/bench_memory.py 8192 256     # one process:
+    batch and micro-batch (0: none); prints JSON
 
 Each row is a process of its own, so the peak (what the operating system counts as resident) holds
 everything: the interpreter, PyTorch, all 60,000 images, and two private steps on the tutorial
@@ -26,7 +27,8 @@ ROWS = (("fast", 256), ("fast", 1024), ("fast", 0), ("vmap", 256))
 
 
 def steps(batch: int, microbatch: int, engine: str = "fast") -> dict[str, float]:
-    """Two private steps of about `batch` records here, and this process's peak in bytes before and after them."""
+    """Two private steps of about `batch` records here, and this process's peak in bytes before and
+    after them."""
     import torch
 
     from dpteach.run import NoisySGD
@@ -36,15 +38,16 @@ def steps(batch: int, microbatch: int, engine: str = "fast") -> dict[str, float]
     data, model = mnist.load(), mnist.tutorial_cnn(torch.Generator().manual_seed(1))
     before = peak()
     options = {"engine": engine, "microbatch": microbatch or None}
-    made = train(model, run, data.x_train, data.y_train, learning_rate=0.25, seed=1, **options).steps
+    made = train(model, run, data.x_train, data.y_train, learning_rate=0.25, seed=1,
+                 **options).steps
     return {"steps": made, "before": before, "peak": peak()}
 
 
 def peak() -> int:
     """The most bytes that this process has had in memory so far.
 
-    On Linux `ru_maxrss` isn't that: a program inherits it from the process that started it, so a small
-    child of a large parent looks large. VmHWM starts anew with each program.
+    On Linux `ru_maxrss` isn't that: a program inherits it from the process that started it, so a
+    small child of a large parent looks large. VmHWM starts anew with each program.
     """
     status = Path("/proc/self/status")
     if status.exists():
@@ -57,20 +60,24 @@ def peak() -> int:
 def measured(batch: int, microbatch: int, engine: str = "fast") -> dict[str, float]:
     """`steps` in a fresh process."""
     command = [sys.executable, __file__, str(batch), str(microbatch), engine]
-    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True, timeout=900).stdout)
+    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True,
+                                     timeout=900).stdout)
 
 
 def main(arguments: tuple[str, ...] | list[str] = ()) -> None:
-    print(f"peak memory of a process that makes two private steps, batch {BATCH} (goal {GOAL / 1e9:g} GB)")
+    print(f"peak memory of a process that makes two private steps, batch {BATCH} (goal "
+          f"{GOAL / 1e9:g} GB)")
     rows = []
     for engine, microbatch in ROWS:
         found = measured(BATCH, microbatch, engine)
         rows.append({"engine": engine, "microbatch": microbatch} | found)
-        share = f"{found['peak'] / 1e9:6.2f} GB, of which {found['before'] / 1e9:.2f} before the first step"
-        print(f"  {engine:<6}{f'micro-batches of {microbatch}' if microbatch else 'the whole batch':<24}{share}")
+        parts = f"micro-batches of {microbatch}" if microbatch else "the whole batch"
+        peak_gb, before = found["peak"] / 1e9, found["before"] / 1e9
+        print(f"  {engine:<6}{parts:<24}{peak_gb:6.2f} GB, {before:.2f} before the first step")
     if "--record" in arguments:
         kept = {
-            "what": f"peak resident bytes of a process that makes two private steps of batch {BATCH}",
+            "what": f"peak resident bytes of a process that makes two private steps of batch "
+                    f"{BATCH}",
             "command": "python benchmarks/bench_memory.py --record",
             "date": datetime.date.today().isoformat(),
             "versions": {"python": platform.python_version(), "torch": version("torch")},

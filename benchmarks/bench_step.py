@@ -1,7 +1,8 @@
 """One private step of the tutorial network, batch 256, beside plain SGD and Opacus.
 
     python benchmarks/bench_step.py            # the table, which `make bench` prints too
-    python benchmarks/bench_step.py --record   # on one core; kept in dpteach/classroom/data/step-times.json
+    python benchmarks/bench_step.py --record   # on one core; kept in
+    dpteach/classroom/data/step-times.json
 
 In each round every contestant makes one step, one after another, so that other work on the machine
 disturbs all alike; ratios are medians of the rounds' own ratios. The loop over records is slow, so
@@ -127,7 +128,8 @@ def opacus_ghost(model, x, y):
 
 
 def cases():
-    """(name, function that makes one step) of each contestant; Opacus's only where it's installed."""
+    """(name, function that makes one step) of each contestant; Opacus's only where it's
+    installed."""
     warnings.filterwarnings("ignore", message="Full backward hook")  # of Opacus
     keep_freed_memory()
     x, y = _batch()
@@ -190,7 +192,8 @@ def measure(one_core=False):
     contestants = dict(cases())
     load = os.getloadavg()[0]
     times = paired(contestants, clock)
-    cpu = [line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")]
+    cpu = [line.split(":")[1].strip() for line in open("/proc/cpuinfo")
+           if line.startswith("model name")]
     steps = {
         name: {
             "ms": round(1e3 * statistics.median(times[name].values()), 1),
@@ -203,7 +206,8 @@ def measure(one_core=False):
     }
     packages = ["torch"] + ["opacus"] * any("Opacus" in name for name in steps)
     return {
-        "what": f"one step of the tutorial network, batch {BATCH}: median {what}, median ratios of paired rounds",
+        "what": f"one step of the tutorial network, batch {BATCH}: median {what}, median ratios of "
+                f"paired rounds",
         "command": "python benchmarks/bench_step.py --record",
         "date": datetime.date.today().isoformat(),
         "machine": f"{cpu[0] if cpu else platform.processor()}, {os.cpu_count()} cores",
@@ -220,11 +224,14 @@ def table(measured):
     yield measured["what"]
     yield f"{'':<26}{'median ms':>10}{'of plain':>10}{'of tuned':>10}{'peak MB':>10}"
     for name, s in steps.items():
-        yield f"{name:<26}{s['ms']:10.1f}{s['of_plain']:10.2f}{s['of_tuned']:10.2f}{s['peak_mb']:10.1f}"
+        columns = f"{s['ms']:10.1f}{s['of_plain']:10.2f}{s['of_tuned']:10.2f}{s['peak_mb']:10.1f}"
+        yield f"{name:<26}{columns}"
     fast = steps["private, fast"]
-    opacus = min((s["of_plain"] for name, s in steps.items() if "Opacus" in name), default=float("nan"))
+    opacus = min((s["of_plain"] for name, s in steps.items() if "Opacus" in name),
+                 default=float("nan"))
     yield (
-        f"private, fast: {fast['of_plain']:.2f} of plain (goal 0.9), {fast['of_tuned']:.2f} of tuned (1.5),"
+        f"private, fast: {fast['of_plain']:.2f} of plain (goal 0.9), {fast['of_tuned']:.2f} of "
+        f"tuned (1.5),"
         f" {fast['of_plain'] / opacus:.2f} of the better Opacus (0.45),"
         f" memory {fast['peak_mb'] / steps[PLAIN]['peak_mb']:.2f} of plain (1.3)"
     )

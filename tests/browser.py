@@ -28,8 +28,10 @@ __all__ = ["Browser", "chromium", "served"]
 FLAGS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
     # Nothing of the browser's own goes to the network, and nothing else gets there either.
-    "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update",
-    "--disable-sync", "--disable-default-apps", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+    "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync", "--disable-default-apps",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 ]
 
 
@@ -58,7 +60,8 @@ class Browser:
             time.sleep(0.02)
 
     def scheme(self, colours):
-        """Ask pages for 'light' or 'dark' colours, also the page that's open; nothing moves on its own."""
+        """Ask pages for 'light' or 'dark' colours, also the page that's open; nothing moves on its
+        own."""
         wanted = {"prefers-color-scheme": colours, "prefers-reduced-motion": "reduce"}
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {
             "features": [{"name": name, "value": value} for name, value in wanted.items()]})
@@ -67,11 +70,14 @@ class Browser:
     def frames(self):
         """Wait until the page has drawn, and so told its scripts, what was changed."""
         self.driver.execute_async_script(
-            "const done = arguments[0]; requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done)))")
+            "const done = arguments[0]; requestAnimationFrame(() => requestAnimationFrame(() => "
+            "setTimeout(done)))")
 
     def resize(self, width, height, mobile=False):
-        """Make the window this large (CSS pixels), as on a phone with touch or not, also for the page that's open."""
-        metrics = {"width": width, "height": height, "deviceScaleFactor": 2 if mobile else 1, "mobile": mobile}
+        """Make the window this large (CSS pixels), as on a phone with touch or not, also for the
+        page that's open."""
+        metrics = {"width": width, "height": height, "deviceScaleFactor": 2 if mobile else 1,
+                   "mobile": mobile}
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
         self.driver.execute_cdp_cmd("Emulation.setTouchEmulationEnabled", {"enabled": mobile})
         self.frames()
@@ -82,7 +88,8 @@ class Browser:
 
     def requests(self):
         """The address of every request since the last call."""
-        events = [json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")]
+        events = [json.loads(entry["message"])["message"]
+                  for entry in self.driver.get_log("performance")]
         return [event["params"]["request"]["url"] for event in events
                 if event["method"] == "Network.requestWillBeSent"]
 
@@ -96,7 +103,8 @@ class Browser:
 def chromium(width=1280, height=900, mobile=False, dark=False):
     """A fresh headless Chromium of this size (CSS pixels); `mobile` emulates a phone with touch."""
     if missing():
-        (pytest.fail if os.environ.get("DPTEACH_REQUIRE_BROWSER") == "1" else pytest.skip)(missing())
+        (pytest.fail
+         if os.environ.get("DPTEACH_REQUIRE_BROWSER") == "1" else pytest.skip)(missing())
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         options = Options()
         options.binary_location = find("DPTEACH_CHROMIUM")
@@ -104,7 +112,8 @@ def chromium(width=1280, height=900, mobile=False, dark=False):
             options.add_argument(flag)
         options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
         if mobile:
-            metrics = {"width": width, "height": height, "pixelRatio": 2.0, "mobile": True, "touch": True}
+            metrics = {"width": width, "height": height, "pixelRatio": 2.0, "mobile": True,
+                       "touch": True}
             options.add_experimental_option("mobileEmulation", {"deviceMetrics": metrics})
         driver = webdriver.Chrome(options, Service(find("DPTEACH_CHROMEDRIVER")))
         try:

@@ -26,14 +26,16 @@ def pytest_collection_modifyitems(items):
 def built_book(testrun_uid):
     """The folder of the built book, built at most once in a run, however many workers ask for it.
 
-    After `make test`'s own build there's nothing left to do. DPTEACH_HTML names pages built elsewhere.
+    After `make test`'s own build there's nothing left to do. DPTEACH_HTML names pages built
+    elsewhere.
     """
     if os.environ.get("DPTEACH_HTML"):
         return Path(os.environ["DPTEACH_HTML"]).resolve()
     built = ROOT / "_build" / "built-for-tests"
     with FileLock(ROOT / ".cache" / "build.lock"):
         if not built.exists() or built.read_text() != testrun_uid:
-            run = subprocess.run([sys.executable, "tools/build_book.py"], cwd=ROOT, capture_output=True, text=True)
+            run = subprocess.run([sys.executable, "tools/build_book.py"], cwd=ROOT,
+                                 capture_output=True, text=True)
             assert run.returncode == 0, run.stdout + run.stderr
             built.write_text(testrun_uid)
     return ROOT / "_build" / "html"

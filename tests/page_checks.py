@@ -1,7 +1,7 @@
 """What must hold of every page in a browser: each finding is a line in plain words.
 
-`findings` looks at a page that's already open; tests/test_browser.py runs it on the whole book, and on
-small pages with one planted defect each.
+`findings` looks at a page that's already open; tests/test_browser.py runs it on the whole book, and
+on small pages with one planted defect each.
 """
 
 import re
@@ -30,7 +30,8 @@ THEME_SAYS = re.compile(
 
 # What Chromium itself says on a machine without a network, of fonts that lie on the disk.
 OFFLINE_SAYS = re.compile(
-    r"INFO \S+ \S+ Slow network is detected\. See https://www\.chromestatus\.com/\S+ for more details\."
+    r"INFO \S+ \S+ Slow network is detected\. See https://www\.chromestatus\.com/\S+ for more "
+    r"details\."
     r" Fallback font will be used while loading: \S+")
 
 
@@ -38,13 +39,16 @@ def settle(browser):
     """Wait until the page's maths is drawn (a page without formulas doesn't load MathJax)."""
     browser.driver.execute_async_script(
         "const done = arguments[0];"
-        "(window.MathJax?.startup?.promise || Promise.resolve()).then(() => document.fonts.ready).then(() => done())")
+        "(window.MathJax?.startup?.promise || Promise.resolve()).then(() => "
+        "document.fonts.ready).then(() => done())")
 
 
 def console(messages):
-    """What the console said, without what the theme says on every page, and Chromium of a missing network."""
+    """What the console said, without what the theme says on every page, and Chromium of a missing
+    network."""
     usual = (THEME_SAYS, OFFLINE_SAYS)
-    return [f"console: {message}" for message in messages if not any(said.fullmatch(message) for said in usual)]
+    return [f"console: {message}" for message in messages
+            if not any(said.fullmatch(message) for said in usual)]
 
 
 def outside(requests, allowed):
@@ -54,7 +58,8 @@ def outside(requests, allowed):
 
 
 def weight(requests, folder):
-    """Bytes that the book adds to a page opened from file://: its styles, scripts, data and pictures.
+    """Bytes that the book adds to a page opened from file://: its styles, scripts, data and
+    pictures.
 
     The page's own text, the search's index, the theme's files and MathJax's aren't counted.
     """
@@ -69,7 +74,8 @@ def weight(requests, folder):
 
 
 def rules(browser):
-    """What axe-core finds against WCAG 2.2, levels A and AA, without the rules on colours: a line for each element.
+    """What axe-core finds against WCAG 2.2, levels A and AA, without the rules on colours: a line
+    for each element.
 
     The page's formulas are plain words afterwards.
     """
@@ -80,8 +86,9 @@ def rules(browser):
 def contrast(browser, widths):
     """What axe-core finds against WCAG 2.2's rules on colours, by (width's name, colour scheme).
 
-    `widths` names (width, height). Contrast is by far the slowest rule: it's checked once for each combination
-    of colours and type in the page, on a page emptied of all else, which isn't fit for other checks afterwards.
+    `widths` names (width, height). Contrast is by far the slowest rule: it's checked once for each
+    combination of colours and type in the page, on a page emptied of all else, which isn't fit for
+    other checks afterwards.
     """
     browser.run("if (!window.axe) { " + AXE + " }")
     views = [(width, scheme) for width in widths for scheme in ("dark", "light")]
@@ -100,13 +107,16 @@ def contrast(browser, widths):
 
 def _axe(browser, call, *arguments):
     lines = browser.driver.execute_async_script(
-        CHECKS + f"const done = arguments[arguments.length - 1]; {call}.then(done, (e) => done(['axe failed: ' + e]))",
+        CHECKS
+        + f"const done = arguments[arguments.length - 1]; {call}.then(done, (e) => done(['axe "
+          f"failed: ' + e]))",
         *arguments)
     return [f"axe {line}" for line in lines]
 
 
 def findings(browser, width, first=False, last=False):
     """Everything wrong with the open page itself, its closed parts opened first."""
-    script = ("return [checks.open(), checks.overflow(arguments[0]), checks.cutMaths(), checks.rawTex(),"
+    script = ("return [checks.open(), checks.overflow(arguments[0]), checks.cutMaths(), "
+              "checks.rawTex(),"
               " checks.pictures(), checks.tools(arguments[1], arguments[2])].flat()")
     return browser.run(CHECKS + script, width, first, last)

@@ -1,8 +1,8 @@
 """Every page of the built book in a real Chromium: wide and on a phone, light and dark.
 
-Each page is loaded once and looked at in both widths. What can't depend on the colours is checked once; the
-contrast is checked in both. Screenshots stay in _build/screenshots. The last part plants one defect after another in
-a small page and asks that each is found.
+Each page is loaded once and looked at in both widths. What can't depend on the colours is checked
+once; the contrast is checked in both. Screenshots stay in _build/screenshots. The last part plants
+one defect after another in a small page and asks that each is found.
 """
 
 from pathlib import Path
@@ -17,13 +17,15 @@ from frame import ROOT
 
 TOC = yaml.safe_load((ROOT / "_toc.yml").read_text("utf-8"))
 ORDER = [TOC["root"]] + [entry["file"] for part in TOC["parts"] for entry in part["chapters"]]
-MODULES = sorted(path.relative_to(ROOT).with_suffix("").as_posix() for path in (ROOT / "dpteach").rglob("[!_]*.py"))
+MODULES = sorted(path.relative_to(ROOT).with_suffix("").as_posix()
+                 for path in (ROOT / "dpteach").rglob("[!_]*.py"))
 TESTS = sorted({Path(file).stem for tests in theorems.marks().values() for file, _, _ in tests})
 PAGES = (ORDER + ["index", "genindex", "py-modindex", "search", "_modules/index"]
          + [f"_modules/{module}" for module in MODULES] + [f"_tests/{name}" for name in TESTS])
 CHAPTERS = [page for page in ORDER if "book/01-" <= page < "book/21-"]
-# The rules that don't depend on colours are the slowest part, and what a page says is the same at both widths:
-# they are run on the phone for each page of the book, and at both widths for one page of each kind.
+# The rules that don't depend on colours are the slowest part, and what a page says is the same at
+# both widths: they are run on the phone for each page of the book, and at both widths for one page
+# of each kind.
 TEMPLATES = [TOC["root"], "book/03-sampled-gaussian", "book/explorers", "search", "genindex",
              f"_modules/{MODULES[0]}"]
 WIDTHS = {"desktop": (1280, 900), "phone": (390, 844)}
@@ -32,13 +34,15 @@ MAX_ADDED = 400_000  # bytes that the book adds to a page, beyond the theme and 
 
 
 def test_every_page_is_looked_at(built_book):
-    built = {path.relative_to(built_book).with_suffix("").as_posix() for path in built_book.rglob("*.html")
+    built = {path.relative_to(built_book).with_suffix("").as_posix()
+             for path in built_book.rglob("*.html")
              if not {"_static", "slides"} & set(path.parts)}
     assert built == set(PAGES)
 
 
 class Visits:
-    """The pages in one window, each loaded once, and then as wide as a desktop's and a phone's: what was wrong."""
+    """The pages in one window, each loaded once, and then as wide as a desktop's and a phone's:
+    what was wrong."""
 
     def __init__(self, browser, folder):
         self.browser, self.folder, self.seen = browser, folder, {}
@@ -50,16 +54,19 @@ class Visits:
 
     def visit(self, page):
         browser = self.browser
-        browser.open("about:blank")  # the page before, emptied of most, would answer to a change of width
+        # the page before, emptied of most, would answer to a change of width
+        browser.open("about:blank")
         browser.resize(*WIDTHS["desktop"])
         browser.scheme("light")
         browser.open((self.folder / f"{page}.html").as_uri())
         checks.settle(browser)
         found = {width: self.looks(page, width) for width in WIDTHS}
         requests = browser.requests()
-        found["phone"] += checks.console(browser.console()) + checks.outside(requests, self.folder.as_uri())
+        found["phone"] += checks.console(browser.console()) + checks.outside(requests,
+                                                                             self.folder.as_uri())
         if (added := checks.weight(requests, self.folder)) > MAX_ADDED:
-            found["phone"].append(f"the book adds {added} bytes to it, at most {MAX_ADDED} are allowed")
+            found["phone"].append(f"the book adds {added} bytes to it, at most {MAX_ADDED} are "
+                                  f"allowed")
         thorough = WIDTHS if page in TEMPLATES else ["phone"] if page in ORDER else []
         for width in thorough:
             browser.resize(*WIDTHS[width], mobile=width == "phone")
@@ -107,18 +114,21 @@ def test_a_page_loaded_on_a_phone(built_book, phone, page):
     phone.scheme("light")
     phone.open((built_book / f"{page}.html").as_uri())
     checks.settle(phone)
-    assert checks.findings(phone, 390, page not in ORDER or page == ORDER[0], page not in ORDER) == []
+    assert checks.findings(phone, 390, page not in ORDER or page == ORDER[0],
+                           page not in ORDER) == []
     assert checks.console(phone.console()) == []
 
 
-@pytest.mark.parametrize("page", [ORDER[0], next(page for page in ORDER if "/12-" in page), "search"])
+@pytest.mark.parametrize("page",
+                         [ORDER[0], next(page for page in ORDER if "/12-" in page), "search"])
 def test_a_page_opened_in_the_dark_is_dark(built_book, page):
     with chromium(dark=True) as browser:
         browser.open((built_book / f"{page}.html").as_uri())
         checks.settle(browser)
         assert browser.run("return document.documentElement.dataset.theme") == "dark"
         assert checks.console(browser.console()) == []
-        browser.driver.get(browser.driver.current_url)  # the second time what the first left is read
+        # the second time what the first left is read
+        browser.driver.get(browser.driver.current_url)
         assert checks.console(browser.console()) == []
 
 
@@ -135,7 +145,8 @@ def test_search_finds(built_book, address, width, mobile):
         browser.open(f"{start}/{ORDER[0]}.html")
         if mobile:
             browser.driver.find_element("css selector", ".primary-toggle").click()
-        button = ("[...document.querySelectorAll('.search-button-field, .search-button, .search-button__button')]"
+        button = ("[...document.querySelectorAll('.search-button-field, .search-button, "
+                  ".search-button__button')]"
                   ".find((button) => button.checkVisibility())")
         browser.wait(button, "the search button")
         browser.run(f"{button}.click()")
@@ -158,13 +169,15 @@ def test_search_finds(built_book, address, width, mobile):
 CLEAN = """<!doctype html><html lang="en"><head><title>A page</title>
 <meta name="viewport" content="width=device-width">
 <style>body {{ color: #000; background: #fff; }} button, a {{ padding: 1em; }}
-@media (prefers-color-scheme: dark) {{ body {{ color: #fff; background: #000; }} a {{ color: #aaf; }} }}</style>
+@media (prefers-color-scheme: dark) {{ body {{ color: #fff; background: #000; }}
+  a {{ color: #aaf; }} }}</style>
 </head><body><main><article><h1>A page</h1>
 <details><summary>More</summary><p>What was hidden.</p></details>
 <figure><img src="data:image/gif;base64,R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7"
   alt="A curve that falls from 1 to 0."
   width="60" height="40"><figcaption>A curve.</figcaption></figure>
-<div class="cell_input"><div class="highlight"><pre tabindex="0">x = 1  # a "$" isn't TeX here: \\frac</pre>
+<div class="cell_input"><div class="highlight">
+<pre tabindex="0">x = 1  # a "$" isn't TeX here: \\frac</pre>
   <button class="copybtn">Copy</button></div></div>
 <p>Costs $5. The path is C:\\ here.</p>
 {}
@@ -172,41 +185,55 @@ CLEAN = """<!doctype html><html lang="en"><head><title>A page</title>
 </article></main></body></html>"""
 DOT = "src='data:image/gif;base64,R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7'"
 DEFECTS = {  # the defect, how the finding begins, in which colours it must be found
-    "a word on the console": ("<script>console.log('left over')</script>", "console: INFO", "light"),
+    "a word on the console": ("<script>console.log('left over')</script>", "console: INFO",
+                              "light"),
     "a warning": ("<script>console.warn('old')</script>", "console: WARNING", "light"),
     "an exception": ("<script>null.x</script>", "console: SEVERE", "light"),
     "a missing file": ("<script src='gone.js'></script>", "console: SEVERE", "light"),
-    "a request outside": ("<img alt='Elsewhere' src='https://example.org/x.png'>", "asks outside", "light"),
+    "a request outside": ("<img alt='Elsewhere' src='https://example.org/x.png'>", "asks outside",
+                          "light"),
     "raw TeX": (r"<p>The noise \(\sigma\) is large.</p>", "raw TeX", "light"),
     "raw TeX in dollars": ("<p>The noise $x^2$ is large.</p>", "raw TeX", "light"),
-    "raw TeX in a description": (rf"<img alt='Curve of \sigma' {DOT}>", "raw TeX in a description", "light"),
-    "a maths error": ("<mjx-container><mjx-merror data-mjx-error='no'>x</mjx-merror></mjx-container>",
+    "raw TeX in a description": (rf"<img alt='Curve of \sigma' {DOT}>", "raw TeX in a description",
+                                 "light"),
+    "a maths error": ("<mjx-container><mjx-merror "
+                      "data-mjx-error='no'>x</mjx-merror></mjx-container>",
                       "maths error", "light"),
     "overflow": ("<div style='width: 1500px'>wide</div>", "1508 px wide in 390", "light"),
-    "a cut formula": ("<div style='overflow: hidden'><mjx-container style='display: block; width: 900px'>x"
+    "a cut formula": ("<div style='overflow: hidden'><mjx-container style='display: block; width: "
+                      "900px'>x"
                       "</mjx-container></div>", "formula wider", "light"),
-    "a formula cut in height": ("<mjx-container style='display: block; height: 9px; overflow: auto hidden'>"
-                                "<div style='height: 30px'>x</div></mjx-container>", "formula cut", "light"),
-    "a cut table": ("<div style='overflow: hidden'><div style='width: 900px'>wide</div></div>", "cut by", "light"),
+    "a formula cut in height": ("<mjx-container style='display: block; height: 9px; overflow: auto "
+                                "hidden'>"
+                                "<div style='height: 30px'>x</div></mjx-container>", "formula cut",
+                                "light"),
+    "a cut table": ("<div style='overflow: hidden'><div style='width: 900px'>wide</div></div>",
+                    "cut by", "light"),
     "no description": (f"<img {DOT} alt=''>", "description", "light"),
     "a file's name as description": (f"<img {DOT} alt='x.png'>", "description", "light"),
     "a short description": (f"<figure><img {DOT} alt='A plot'><figcaption>A.</figcaption></figure>",
                             "description", "light"),
     "no caption": ("<figure><p>Something</p></figure>", "no caption", "light"),
-    "a dropdown that stays closed": ("<details onclick='event.preventDefault()'><summary>More</summary><p>x</p>"
+    "a dropdown that stays closed": ("<details onclick='event.preventDefault()'><summary>More"
+                                     "</summary><p>x</p>"
                                      "</details>", "doesn't open", "light"),
-    "no copy button": ("<div class='cell_input'><div class='highlight'><pre tabindex='0'>x</pre></div></div>",
+    "no copy button": ("<div class='cell_input'><div class='highlight'><pre "
+                       "tabindex='0'>x</pre></div></div>",
                        "no copy button", "light"),
-    "low contrast": ("<p style='color: #aaa; background: #fff'>faint</p>", "axe color-contrast", "light"),
-    "low contrast in the dark": ("<p style='color: light-dark(#000, #444); color-scheme: light dark'>faint</p>",
+    "low contrast": ("<p style='color: #aaa; background: #fff'>faint</p>", "axe color-contrast",
+                     "light"),
+    "low contrast in the dark": ("<p style='color: light-dark(#000, #444); color-scheme: light "
+                                 "dark'>faint</p>",
                                  "axe color-contrast", "dark"),
     "low contrast of a formula": ("<p><mjx-container style='color: #bbb'>x</mjx-container></p>",
                                   "axe color-contrast", "light"),
     "a field without a label": ("<input type='text'>", "axe label", "light"),
     "a tiny target": ("<button style='padding: 0; width: 9px; height: 9px'>a</button>" * 2,
                       "axe target-size", "light"),
-    "a link known by its colour only": ("<p>See <a href='b.html' style='text-decoration: none; color: #333; padding: 0'"
-                                        ">here</a>, it says.</p>", "axe link-in-text-block", "light"),
+    "a link known by its colour only": ("<p>See <a href='b.html' style='text-decoration: none; "
+                                        "color: #333; padding: 0'"
+                                        ">here</a>, it says.</p>", "axe link-in-text-block",
+                                        "light"),
 }
 
 
@@ -238,7 +265,8 @@ def test_each_defect_is_found(phone, tmp_path, defect):
     assert any(line.startswith(finding) for line in found[scheme]), found
 
 
-@pytest.mark.parametrize("required, outcome", [("", pytest.skip.Exception), ("1", pytest.fail.Exception)])
+@pytest.mark.parametrize("required, outcome",
+                         [("", pytest.skip.Exception), ("1", pytest.fail.Exception)])
 def test_without_a_browser_the_tests_say_so(monkeypatch, required, outcome):
     monkeypatch.setenv("DPTEACH_CHROMIUM", "/nowhere/chromium")
     monkeypatch.setenv("DPTEACH_REQUIRE_BROWSER", required)
@@ -256,7 +284,8 @@ def test_the_summary_says_that_the_browser_tests_did_not_run(monkeypatch, capsys
 
 
 def test_the_weight_of_a_page_is_what_the_book_adds(tmp_path):
-    for name, size in [("_static/book.css", 10), ("_static/live/grid.js", 200), ("_images/a b.svg", 3000),
+    for name, size in [("_static/book.css", 10), ("_static/live/grid.js", 200),
+                       ("_images/a b.svg", 3000),
                        ("_static/theme.js", 40_000), ("_static/mathjax/font.woff", 500_000)]:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(bytes(size))
@@ -264,7 +293,8 @@ def test_the_weight_of_a_page_is_what_the_book_adds(tmp_path):
     assert checks.weight(requests + requests, tmp_path) == 3210
 
 
-SLOW = ("Slow network is detected. See https://www.chromestatus.com/feature/5636954674692096 for more details."
+SLOW = ("Slow network is detected. See https://www.chromestatus.com/feature/5636954674692096 for "
+        "more details."
         " Fallback font will be used while loading: file:///b/MathJax_Zero.woff")
 
 

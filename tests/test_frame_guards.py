@@ -54,8 +54,10 @@ def test_no_less_is_compared_than_in_the_first_edition():
 LESSON, KEEP = {"tags": ["lesson"]}, {"tags": ["keep", "remove-cell"]}
 
 
-def checking(shown="Checked: 3 cases", printed="some cases\n3 cases\n", source="assert f(1) > 0\nprint('3 cases')"):
-    return cell(source, text=printed, tags=["check", "hide-cell"], mystnb={"code_prompt_show": shown})
+def checking(shown="Checked: 3 cases", printed="some cases\n3 cases\n",
+             source="assert f(1) > 0\nprint('3 cases')"):
+    return cell(source, text=printed, tags=["check", "hide-cell"],
+                mystnb={"code_prompt_show": shown})
 
 
 @pytest.mark.parametrize("good", [
@@ -93,8 +95,10 @@ def test_a_cell_that_is_not_what_its_kind_promises_is_refused(bad):
 
 
 def test_what_a_page_shows_is_counted():
-    kept = notebook(cell("x = f(1)\n\ny = 2", text="3 4", **LESSON), cell("a b", text="c d", **KEEP), checking(),
-                    cell("p q", outputs=[FIGURE], text="5", tags=["figure", "hide-input"]), solution(),
+    kept = notebook(cell("x = f(1)\n\ny = 2", text="3 4", **LESSON),
+                    cell("a b", text="c d", **KEEP), checking(),
+                    cell("p q", outputs=[FIGURE], text="5", tags=["figure", "hide-input"]),
+                    solution(),
                     prose("one two three"))
     assert guards.budget(kept) == (2, 9, 12)
     assert guards.over_budget({"page": (2, 9, 12)}) and not guards.over_budget({"page": (2, 2, 10)})

@@ -28,7 +28,8 @@ def test_what_passed_and_failed_is_counted(code, line, expected):
 def make(folder, target, path, python=""):
     for name in ("Makefile", "requirements.txt", "constraints.txt", "pyproject.toml"):
         shutil.copy(ROOT / name, folder)
-    return subprocess.run(["make", target, *([f"PYTHON={python}"] if python else [])], cwd=folder, text=True,
+    return subprocess.run(["make", target, *([f"PYTHON={python}"] if python else [])], cwd=folder,
+                          text=True,
                           env={"PATH": f"{path}:/usr/bin:/bin"}, capture_output=True)
 
 
@@ -49,9 +50,11 @@ def test_an_install_is_instant_when_nothing_changed(tmp_path):
     assert make(tmp_path, "install", tmp_path).returncode == 0
     calls = (tmp_path / "calls").read_text()
     assert "install -q --disable-pip-version-check -r requirements.txt -c constraints.txt" in calls
-    assert make(tmp_path, "install", tmp_path).returncode == 0 and (tmp_path / "calls").read_text() == calls
+    assert make(tmp_path, "install",
+                tmp_path).returncode == 0 and (tmp_path / "calls").read_text() == calls
     (tmp_path / ".venv" / "installed").write_text("older pins")
-    assert make(tmp_path, "install", tmp_path).returncode == 0 and (tmp_path / "calls").read_text() == 2 * calls
+    assert make(tmp_path, "install",
+                tmp_path).returncode == 0 and (tmp_path / "calls").read_text() == 2 * calls
 
 
 def test_make_alone_lists_the_targets():

@@ -19,8 +19,10 @@ def test_numbers_are_written_with_four_significant_digits(value, text):
 
 
 @pytest.mark.parametrize("value, down, up", [
-    (1.19124, "1.191", "1.192"), (2.06892, "2.068", "2.069"), (0.3, "0.3", "0.3"), (-1.25001, "-1.251", "-1.25"),
-    (1.23456e-5, "1.234e-05", "1.235e-05"), (60000, "60000", "60000"), (99999.5, "99990", "100000"), (0.0, "0", "0"),
+    (1.19124, "1.191", "1.192"), (2.06892, "2.068", "2.069"), (0.3, "0.3", "0.3"),
+    (-1.25001, "-1.251", "-1.25"),
+    (1.23456e-5, "1.234e-05", "1.235e-05"), (60000, "60000", "60000"), (99999.5, "99990", "100000"),
+    (0.0, "0", "0"),
 ])
 def test_bounds_are_rounded_to_their_safe_side(value, down, up):
     assert format_number(value, side="down") == down and format_number(value, side="up") == up

@@ -1,4 +1,5 @@
-"""Finding one's way: glossary links, the index, the table of theorems, the map, the teaching guide."""
+"""Finding one's way: glossary links, the index, the table of theorems, the map, the teaching
+guide."""
 
 import re
 
@@ -9,8 +10,10 @@ from frame import BOOK
 
 NUMBERED = sorted(BOOK.glob("[0-9]*.md"))
 # Words of everyday use, which the glossary explains once but which need no link in each chapter.
-COMMON = {"exact", "law", "sigma", "epoch", "bracket", "upper bound", "lower bound", "asymptotic", "neighbouring"}
-TITLED = re.compile(r"^`{3,}\{prf:(?:definition|theorem|lemma|proposition|corollary|algorithm)\} *([^\n]*)\n:label:",
+COMMON = {"exact", "law", "sigma", "epoch", "bracket", "upper bound", "lower bound", "asymptotic",
+          "neighbouring"}
+TITLED = re.compile(r"^`{3,}\{prf:(?:definition|theorem|lemma|proposition|corollary|algorithm)\} "
+                    r"*([^\n]*)\n:label:",
                     re.MULTILINE)
 
 
@@ -21,9 +24,11 @@ def terms():
 
 
 def prose(text):
-    """A page without its head, code, formulas, titles, captions, options, tables, and words in roles."""
+    """A page without its head, code, formulas, titles, captions, options, tables, and words in
+    roles."""
     blank = (r"\A---\n.*?^---\n",
-             r"^(`{3,})(?:\{(?:code-cell|eval-rst|literalinclude|index|live)\}|python|text)[^\n]*\n.*?^\1 *$",
+             r"^(`{3,})(?:\{(?:code-cell|eval-rst|literalinclude|index|live)\}|python"
+             r"|text)[^\n]*\n.*?^\1 *$",
              r"^(?:#|`{3,}|:{3,}|:\w[\w-]*:|\||\()[^\n]*", r"\$\$.*?\$\$|\$[^$]*\$",
              r"\{[\w:]+\}`[^`]*`|`[^`]*`|\[[^\]]*\]\([^)]*\)")
     for pattern in blank:
@@ -36,7 +41,8 @@ def unlinked(text, words):
     plain = prose(text)
     return [word for word in words
             if re.search(rf"(?<![\w-]){re.escape(word)}s?(?![\w-])", plain, re.IGNORECASE)
-            and not re.search(rf"\{{term\}}`(?:[^`]*[< ])?{re.escape(word)}s?>?`", text, re.IGNORECASE)]
+            and not re.search(rf"\{{term\}}`(?:[^`]*[< ])?{re.escape(word)}s?>?`", text,
+                              re.IGNORECASE)]
 
 
 @pytest.mark.parametrize("page", NUMBERED, ids=lambda page: page.stem)
@@ -65,7 +71,8 @@ def test_named_definitions_and_theorems_are_in_the_index(page):
 
 def test_each_theorem_has_its_place_in_the_table():
     stated = {label for page in NUMBERED for label in re.findall(
-        r"\{prf:(?:theorem|lemma|proposition|corollary)\}[^\n]*\n:label: ([\w-]+)", page.read_text("utf-8"))}
+        r"\{prf:(?:theorem|lemma|proposition|corollary)\}[^\n]*\n:label: ([\w-]+)",
+        page.read_text("utf-8"))}
     listed = [label for label, _, _ in theorems.boxes()]
     assert sorted(listed) == sorted(stated) and len(stated) > 90
     assert set(theorems.marks()) <= stated, "a test's mark names no theorem"
@@ -81,7 +88,8 @@ def test_the_map_is_what_the_chapters_say():
 
 def test_only_direct_needs_are_drawn():
     small = {"a": ("A", []), "b": ("B", ["a"]), "c": ("C", ["a", "b"])}
-    assert chapter_map.direct("c", small) == ["b"] and chapter_map.reached("c", small) == {"a", "b", "c"}
+    assert chapter_map.direct("c", small) == ["b"] and chapter_map.reached("c", small) == {"a", "b",
+                                                                                           "c"}
     assert [chapter_map.level(x, small) for x in "abc"] == [0, 1, 2]
     assert chapter_map.drawing(small).count("marker-end") == 2
 
@@ -93,16 +101,19 @@ def test_the_teaching_guide_treats_every_chapter_and_its_marks_add_up():
     numbered = {int(page.name[:2]) for page in NUMBERED if page.name[:2] != "00"}
     assert named == {"Conventions"} | {f"Chapter {n}" for n in numbered}
     for section in sections:
-        assert all(f"*{part}.*" in section for part in ("Aims", "Time", "Needs", "Common mistakes", "Exam")), section
+        assert all(f"*{part}.*" in section
+                   for part in ("Aims", "Time", "Needs", "Common mistakes", "Exam")), section
         scheme = re.search(r"\*Scheme \((\d+)\)\.\*(.*)", section, re.DOTALL)
         marks = sum(map(int, re.findall(r"\[(\d)\]", scheme.group(2))))
         assert marks == int(scheme.group(1)) or " mark" in scheme.group(2), section.splitlines()[0]
 
 
 def test_each_chapter_of_the_plan_exists():
-    text = (BOOK / "teaching-guide.md").read_text("utf-8") + (BOOK / "00-preface.md").read_text("utf-8")
+    text = (BOOK / "teaching-guide.md").read_text("utf-8") + (BOOK
+                                                              / "00-preface.md").read_text("utf-8")
     defined = {label for page in BOOK.glob("*.md")
-               for label in re.findall(r"^\(([\w-]+)\)=|^:label: ([\w-]+)", page.read_text("utf-8"), re.MULTILINE)
+               for label in re.findall(r"^\(([\w-]+)\)=|^:label: ([\w-]+)", page.read_text("utf-8"),
+                                       re.MULTILINE)
                for label in label if label}
     for label in re.findall(r"\{ref\}`(?:[^`<]*<)?([\w-]+)", text):
         assert label in defined

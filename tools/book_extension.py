@@ -61,7 +61,8 @@ def set_theme(app, config):
 
 
 def be_strict(app):
-    """A warning fails a plain `jupyter-book build .` as well; with --keep-going Sphinx goes on and fails at the end."""
+    """A warning fails a plain `jupyter-book build .` as well; with --keep-going Sphinx goes on and
+    fails at the end."""
     app.warningiserror = app.builder.name == "html" and not app.keep_going
 
 
@@ -79,11 +80,13 @@ def add_script(app):
         app.add_js_file("book.js")
 
 
-FORMULA = re.compile(r"(\(?)(<span class=\"math notranslate nohighlight\">[^<]*</span>)((?:[.,;:?!)’]|'s\b)*)")
+FORMULA = re.compile(r"(\(?)(<span class=\"math notranslate "
+                     r"nohighlight\">[^<]*</span>)((?:[.,;:?!)’]|'s\b)*)")
 
 
 def keep_punctuation(app, page, template, context, doctree):
-    """A bracket before a formula in a line, and what punctuation follows it, stay on the formula's line."""
+    """A bracket before a formula in a line, and what punctuation follows it, stay on the formula's
+    line."""
     def glued(found):
         return f'<span class="glued">{found[0]}</span>' if found[1] or found[3] else found[0]
 
@@ -92,35 +95,43 @@ def keep_punctuation(app, page, template, context, doctree):
 
 
 def name_by_text(app, page, template, context, doctree):
-    """A hidden cell's handle is read out as what it shows ("Show code cell source"), not as something else.
+    """A hidden cell's handle is read out as what it shows ("Show code cell source"), not as
+    something else.
 
-    And a reference is an entry of a list: the role that docutils gives it is withdrawn from the standard.
+    And a reference is an entry of a list: the role that docutils gives it is withdrawn from the
+    standard.
     """
-    better = {'<summary aria-label="Toggle hidden content">': "<summary>", "doc-biblioentry": "listitem"}
+    better = {'<summary aria-label="Toggle hidden content">': "<summary>",
+              "doc-biblioentry": "listitem"}
     for said, instead in better.items() if "body" in context else ():
         context["body"] = context["body"].replace(said, instead)
-    if "body" in context:  # boxes of theorems and exercises all have the same id, and nothing refers to it
+    # boxes of theorems and exercises all have the same id, and nothing refers to it
+    if "body" in context:
         context["body"] = re.sub(r' id="(?:proof|\w+-content)"', "", context["body"])
 
 
 def tell_imports(app, doctree):
-    """Names in cells become links; what the cells that leave the page import is told to the extension that does it."""
+    """Names in cells become links; what the cells that leave the page import is told to the
+    extension that does it."""
     if ROOT / f"{app.env.docname}.md" in chapters():
         cells = convert(ROOT / f"{app.env.docname}.md").cells
         kept = [line for cell in cells if "remove-cell" in cell.metadata.get("tags", [])
-                for node in ast.parse(cell.source).body if isinstance(node, ast.Import | ast.ImportFrom)
+                for node in ast.parse(cell.source).body
+                if isinstance(node, ast.Import | ast.ImportFrom)
                 for line in ast.unparse(node).splitlines()]
         if kept:
             doctree.insert(0, PrefaceMarker("\n".join(kept), "file"))
 
 
 class Entry(IndexDirective):
-    """An entry of the index is its whole line: no comma splits it, and an article at its start is left out."""
+    """An entry of the index is its whole line: no comma splits it, and an article at its start is
+    left out."""
 
     def run(self):
         lines = [re.sub(r"^(?:An?|The) (\w)", lambda found: found[1].upper(), line)
                  for line in self.arguments[0].splitlines()]
-        self.arguments = ["\n".join(line if re.match(r"\w+:", line) else f"single: {line}" for line in lines)]
+        self.arguments = ["\n".join(line if re.match(r"\w+:", line) else f"single: {line}"
+                                    for line in lines)]
         return super().run()
 
 
@@ -152,7 +163,8 @@ def drop_launch(app):
     """The EPUB has no place for launch buttons, and the theme that would make them isn't there."""
     if app.builder.name == "epub":
         listeners = app.events.listeners["html-page-context"]
-        listeners[:] = [x for x in listeners if not x.handler.__module__.endswith("header_buttons.launch")]
+        listeners[:] = [x for x in listeners
+                        if not x.handler.__module__.endswith("header_buttons.launch")]
 
 
 def escape_bars(app, what, name, obj, options, lines):
@@ -183,7 +195,8 @@ def chapter_numbers(assign):
 
 
 def drop_scripts(app, doctree, docname):
-    """In the EPUB: no raw HTML that holds a script. Readers don't run it, and it needn't be well-formed."""
+    """In the EPUB: no raw HTML that holds a script. Readers don't run it, and it needn't be
+    well-formed."""
     if app.builder.name == "epub":
         for node in list(doctree.findall(nodes.raw)):
             if "<script" in node.astext():
@@ -191,7 +204,8 @@ def drop_scripts(app, doctree, docname):
 
 
 def offer_notebook(app, pagename, templatename, context, doctree):
-    """A chapter's download button offers its notebook too; the theme builds the link from this name."""
+    """A chapter's download button offers its notebook too; the theme builds the link from this
+    name."""
     if app.builder.name == "html" and ROOT / f"{pagename}.md" in chapters():
         context["ipynb_source"] = f"{pagename}.ipynb"
 

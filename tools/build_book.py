@@ -1,8 +1,9 @@
 """Build the book strictly: every warning is an error, and so is a cell that fails.
 
-Plain `jupyter-book build .` builds the same pages and is as strict, but stops at the first mistake and runs the
-chapters one after another. Sphinx doesn't repeat the warnings of pages that it doesn't read again, so after a build
-that failed or was cut short, and with --fresh, every page is read anew (chapters that ran aren't run again).
+Plain `jupyter-book build .` builds the same pages and is as strict, but stops at the first mistake
+and runs the chapters one after another. Sphinx doesn't repeat the warnings of pages that it doesn't
+read again, so after a build that failed or was cut short, and with --fresh, every page is read anew
+(chapters that ran aren't run again).
 """
 
 import os
@@ -22,7 +23,8 @@ GOOD = ROOT / "_build" / "strict-build-passed"
 def run_chapters():
     """Run the chapters that aren't in the cache yet, as many at a time as there are processors.
 
-    The training chapters take longest: they're last in the book, and start first here. A chapter that fails isn't
+    The training chapters take longest: they're last in the book, and start first here. A chapter
+    that fails isn't
     kept: the build runs it again and says what's wrong.
     """
     cache = get_cache(notebook_cache())
@@ -40,7 +42,8 @@ def build(fresh=False):
     GOOD.unlink(missing_ok=True)
     run_chapters()
     start = "from jupyter_book.cli.main import main; main(prog_name='jupyter-book')"
-    command = [sys.executable, "-c", start, "build", ".", "--path-output", ".", "-W", "--keep-going"]
+    command = [sys.executable, "-c", start, "build", ".", "--path-output", ".", "-W",
+               "--keep-going"]
     good = subprocess.run(command, cwd=ROOT).returncode == 0
     if good:
         for page in (HTML / "book").glob("*.html"):  # Sphinx leaves the pages whose source is gone

@@ -14,7 +14,8 @@ __all__ = ["chapter_needs", "drawing", "listing"]
 
 SVG, PAGE = BOOK / "_static" / "map.svg", BOOK / "map.md"
 MARKS = "<!-- list: written by tools/chapter_map.py -->", "<!-- end of the list -->"
-BOX, GAP, ROW, EDGE = (90, 76), 14, 30, 12  # pixels: four columns, so that a phone shows letters of 10 pixels
+# pixels: four columns, so that a phone shows letters of 10 pixels
+BOX, GAP, ROW, EDGE = (90, 76), 14, 30, 12
 ASIDE = {"ch06": 1, "ch07": 1, "ch20": 1}  # no chapter needs them: beside their part's own column
 
 
@@ -25,7 +26,8 @@ def chapter_needs():
         text = page.read_text("utf-8")
         label, title = re.search(r"^\(([\w-]+)\)=\n# (.*)$", text, re.MULTILINE).groups()
         needs = re.search(r"^You need.*?\n\n", text, re.MULTILINE | re.DOTALL)
-        found[label] = title, re.findall(r"\{ref\}`(?:[^`<]*<)?([\w-]+)", needs.group()) if needs else []
+        found[label] = title, re.findall(r"\{ref\}`(?:[^`<]*<)?([\w-]+)",
+                                         needs.group()) if needs else []
     order = list(found)
     order.remove("preface")
     found.pop("preface")
@@ -45,7 +47,8 @@ def column(label):
 
 
 def places(chapters):
-    """The upper left corner of each chapter's box: its part's column, and the row of its level or the next free one."""
+    """The upper left corner of each chapter's box: its part's column, and the row of its level or
+    the next free one."""
     taken, where = set(), {}
     for label in chapters:
         row, at = level(label, chapters), column(label)
@@ -64,21 +67,26 @@ def reached(label, chapters):
 def direct(label, chapters):
     """What a chapter needs that no other of its needs needs already: the arrows of the drawing."""
     needs = chapters[label][1]
-    return [n for n in needs if not any(n in reached(other, chapters) for other in needs if other != n)]
+    return [n for n in needs
+            if not any(n in reached(other, chapters) for other in needs if other != n)]
 
 
 def way(start, end, boxes):
-    """An arrow's path from the bottom of one box to the top of another: through the gaps where it skips a row."""
+    """An arrow's path from the bottom of one box to the top of another: through the gaps where it
+    skips a row."""
     (a, b), (x, y) = (start[0] + BOX[0] / 2, start[1] + BOX[1]), (end[0] + BOX[0] / 2, end[1] - 1)
     between = {box for box in boxes if start[1] < box[1] < end[1]}
     if not between or a == x and end[0] not in {box[0] for box in between}:
         middle = (b + y) / 2
         return f"M{a} {b}C{a} {middle} {x} {middle} {x} {y}"
-    gap = end[0] - GAP / 2 if x > a else end[0] + BOX[0] + GAP / 2  # beside the box that the arrow ends at
+    # beside the box that the arrow ends at
+    gap = end[0] - GAP / 2 if x > a else end[0] + BOX[0] + GAP / 2
     first, last = b + ROW / 3, y - ROW / 2
     out, back = 5 if gap > a else -5, 5 if gap < x else -5
-    return (f"M{a} {b}V{first - 5}Q{a} {first} {a + out} {first}H{gap - out}Q{gap} {first} {gap} {first + 5}"
-            f"V{last - 5}Q{gap} {last} {gap + back} {last}H{x - back}Q{x} {last} {x} {last + 5}V{y}")
+    return (f"M{a} {b}V{first - 5}Q{a} {first} {a + out} {first}H{gap - out}Q{gap} {first} {gap} "
+            f"{first + 5}"
+            f"V{last - 5}Q{gap} {last} {gap + back} {last}"
+            f"H{x - back}Q{x} {last} {x} {last + 5}V{y}")
 
 
 def drawing(chapters):
@@ -86,23 +94,28 @@ def drawing(chapters):
     where = places(chapters)
     width = max(x for x, _ in where.values()) + BOX[0] + EDGE
     height = max(y for _, y in where.values()) + BOX[1] + EDGE
-    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" '
+    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
+             f'font-family="sans-serif" '
              f'font-size="12">',
              "<title>The chapters and what each needs</title>",
-             '<defs><marker id="to" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" '
+             '<defs><marker id="to" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" '
+             'markerHeight="7" '
              'orient="auto"><path d="M0 0 8 4 0 8z" fill="#777"/></marker></defs>',
              f'<rect width="{width}" height="{height}" fill="#fff"/>']
     for label in chapters:
         for need in direct(label, chapters):
-            parts.append(f'<path d="{way(where[need], where[label], set(where.values()))}" fill="none" stroke="#777" '
+            parts.append(f'<path d="{way(where[need], where[label], set(where.values()))}" '
+                         f'fill="none" stroke="#777" '
                          'marker-end="url(#to)"/>')
     for label, (title, _) in chapters.items():
         x, y = where[label]
         lines = wrapped(title)
-        parts.append(f'<rect x="{x}" y="{y}" width="{BOX[0]}" height="{BOX[1]}" rx="6" fill="#eef4fb" '
+        parts.append(f'<rect x="{x}" y="{y}" width="{BOX[0]}" height="{BOX[1]}" rx="6" '
+                     f'fill="#eef4fb" '
                      'stroke="#2a5d8f"/>')
         for number, line in enumerate(lines):
-            parts.append(f'<text x="{x + BOX[0] / 2}" y="{y + BOX[1] / 2 + 4 - 7 * (len(lines) - 1) + 14 * number}" '
+            parts.append(f'<text x="{x + BOX[0] / 2}" '
+                         f'y="{y + BOX[1] / 2 + 4 - 7 * (len(lines) - 1) + 14 * number}" '
                          f'text-anchor="middle">{escape(line)}</text>')
     return "\n".join([*parts, "</svg>"]) + "\n"
 

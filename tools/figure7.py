@@ -1,4 +1,5 @@
-"""Train Figure 7 of Dong, Roth and Su: runs A, B and C; keep the results in dpteach/classroom/data/figure7.json.
+"""Train Figure 7 of Dong, Roth and Su: runs A, B and C; keep the results in
+dpteach/classroom/data/figure7.json.
 
     make figure7                                      # all that isn't recorded yet
     python tools/figure7.py --only A                  # one configuration
@@ -6,19 +7,20 @@
     python tools/figure7.py --seeds 4 5               # more seeds
     python tools/figure7.py --sampling shuffled       # TF-Privacy's sampler: accuracies only
 
-Each run is trained on all 60,000 images with fixed-size batches and with noise σC on the sum of clipped
-gradients, then with noise 2σC. A record holds what is needed to make it again: parameters, seed, versions,
-threads, date; and a prefix, the first steps with what they led to, which the tests run again and compare.
+Each run is trained on all 60,000 images with fixed-size batches and with noise σC on the sum of
+clipped gradients, then with noise 2σC. A record holds what is needed to make it again: parameters,
+seed, versions, threads, date; and a prefix, the first steps with what they led to, which the tests
+run again and compare.
 
-What is recorded is skipped, so the command can be stopped at any moment and called again: the file is
-written aside and then renamed, and a training goes on from its last checkpoint (in .cache/figure7). Two
-calls at once share the work.
+What is recorded is skipped, so the command can be stopped at any moment and called again: the file
+is written aside and then renamed, and a training goes on from its last checkpoint (in
+.cache/figure7). Two calls at once share the work.
 
 Chapters 16 and 17 quote whatever is recorded. After adding records renew what they print:
 make outputs ONLY=book/16-figure-7.md, and the same for book/17-which-noise.md.
 
-Shuffled batches live in this file and not in `dpteach`: no analysis in the package applies to them, so
-`NoisySGD` can't name them. There's no ε in such a record.
+Shuffled batches live in this file and not in `dpteach`: no analysis in the package applies to them,
+so `NoisySGD` can't name them. There's no ε in such a record.
 """
 
 from __future__ import annotations
@@ -57,15 +59,16 @@ def key(name: str, factor: int, seed: int, batches: str = "fixed-size") -> str:
 def the_run(name: str, factor: int) -> NoisySGD:
     """The configuration with noise factor·σC on the sum, fixed-size batches."""
     sigma, epochs, _, clip_norm = FIGURE_7[name]
-    return NoisySGD.for_epochs(n=N, batch_size=BATCH, epochs=epochs, noise_multiplier=factor * sigma,
+    return NoisySGD.for_epochs(n=N, batch_size=BATCH, epochs=epochs,
+                               noise_multiplier=factor * sigma,
                                clip_norm=clip_norm, sampling="fixed-size")
 
 
 class Shuffled:
     """Consecutive batches of m from fresh permutations, one after the other, without end.
 
-    It stands in for `sampling.draw`; steps are taken in order, so a generator's state and a position are
-    enough, and both are rebuilt from the seed when a training is resumed.
+    It stands in for `sampling.draw`; steps are taken in order, so a generator's state and a
+    position are enough, and both are rebuilt from the seed when a training is resumed.
     """
 
     def __init__(self) -> None:
@@ -104,7 +107,8 @@ def trained(
             evaluate_at=[PREFIX // 2, PREFIX] if prefix else None,
             stop_after=PREFIX if prefix else None,
             progress=progress,
-            checkpoint=None if prefix or shuffled else checkpoint,  # a permutation isn't in a checkpoint
+            # a permutation isn't in a checkpoint
+            checkpoint=None if prefix or shuffled else checkpoint,
         )
 
 
@@ -125,7 +129,8 @@ def record(name: str, factor: int, seed: int, batches: str) -> dict:
     result = trained(name, factor, seed, batches, progress=sys.stderr.isatty())
     return {
         "run": {"n": run.n, "batch_size": run.batch_size, "steps": run.steps,
-                "noise_multiplier": run.noise_multiplier, "clip_norm": run.clip_norm, "sampling": batches},
+                "noise_multiplier": run.noise_multiplier, "clip_norm": run.clip_norm,
+                "sampling": batches},
         "learning_rate": FIGURE_7[name][2],
         "seed": seed,
         "versions": {"torch": torch.__version__, "python": platform.python_version()},
@@ -165,7 +170,8 @@ def keep(name: str, value: dict) -> None:
 def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="+", choices=sorted(FIGURE_7), default=sorted(FIGURE_7))
-    parser.add_argument("--noise", nargs="+", type=int, choices=(1, 2), default=(1, 2), help="times σC")
+    parser.add_argument("--noise", nargs="+", type=int, choices=(1, 2), default=(1, 2),
+                        help="times σC")
     parser.add_argument("--seeds", nargs="+", type=int, default=SEEDS)
     parser.add_argument("--sampling", choices=("fixed-size", "shuffled"), default="fixed-size")
     asked = parser.parse_args(arguments)

@@ -9,7 +9,8 @@ import os
 from importlib.metadata import version
 from pathlib import Path
 
-__all__ = ["ROOT", "BOOK", "KEPT", "chapters", "environment", "kept_notebook", "notebook_cache", "source_hash"]
+__all__ = ["ROOT", "BOOK", "KEPT", "chapters", "environment", "kept_notebook", "notebook_cache",
+           "source_hash"]
 
 ROOT = Path(__file__).resolve().parent.parent
 BOOK = ROOT / "book"
@@ -61,9 +62,11 @@ def source_hash(package=ROOT / "dpteach"):
 
 
 def notebook_cache():
-    """Where chapters that ran are kept: for this version of dpteach, and of the libraries that they call."""
+    """Where chapters that ran are kept: for this version of dpteach, and of the libraries that they
+    call."""
     versions = " ".join(f"{name} {version(name)}" for name in LIBRARIES)
-    folder = ROOT / ".cache" / "notebooks" / hashlib.sha256(f"{source_hash()} {versions}".encode()).hexdigest()[:16]
+    key = hashlib.sha256(f"{source_hash()} {versions}".encode()).hexdigest()[:16]
+    folder = ROOT / ".cache" / "notebooks" / key
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 

@@ -1,7 +1,8 @@
 """Guards: what the comparison of notebooks (nbval) would let pass without a word.
 
 Each guard takes chapters or notebooks and returns a list of problems in plain words, empty when all
-is well. tests/test_frame_guards.py runs them on the book, and on made-up bad input that each must refuse.
+is well. tests/test_frame_guards.py runs them on the book, and on made-up bad input that each must
+refuse.
 """
 
 import ast
@@ -19,7 +20,8 @@ __all__ = ["book_problems", "budget", "chapter_problems", "compared", "kind"]
 KINDS = {"lesson": {"lesson"}, "figure": {"figure", "hide-input"}, "check": {"check", "hide-cell"},
          "keep": {"keep", "remove-cell"}}
 LINES, WIDTH = 15, 78  # of a lesson cell: lines that aren't blank, characters of a line
-CODE_LINES, CODE_SHARE = 2000, 0.20  # visible code of all chapters; code and output among a page's words
+# visible code of all chapters; code and output among a page's words
+CODE_LINES, CODE_SHARE = 2000, 0.20
 CHECKED = "Checked: "
 # Chapters whose cells don't have a kind yet.
 UNCONVERTED = {
@@ -54,7 +56,8 @@ def _tags(cell):
 
 
 def kind(cell):
-    """'lesson', 'figure', 'check' or 'keep' by a cell's tags, 'exercise' by its metadata, else None."""
+    """'lesson', 'figure', 'check' or 'keep' by a cell's tags, 'exercise' by its metadata, else
+    None."""
     if "nbgrader" in cell.metadata or "solution-text" in _tags(cell):
         return "exercise"
     tags = _tags(cell) - {"nbval-ignore-output"}
@@ -73,11 +76,13 @@ def unkind(kept):
     problems = []
     for label, cell in _code(kept):
         tree, told = ast.Module(_parse(cell), []), kind(cell)
-        names = [getattr(node.func, "id", "") for node in ast.walk(tree) if isinstance(node, ast.Call)]
+        names = [getattr(node.func, "id", "") for node in ast.walk(tree)
+                 if isinstance(node, ast.Call)]
         lines = [line for line in cell.source.splitlines() if line.strip()]
         found = []
         if told is None:
-            found.append("needs one kind: " + "; ".join(", ".join(sorted(t)) for t in KINDS.values()))
+            found.append("needs one kind: "
+                         + "; ".join(", ".join(sorted(t)) for t in KINDS.values()))
         elif told not in ("keep", "exercise") and "record" in names:
             found.append("records a number: only a keep cell does, since its output isn't shown")
         if told == "lesson":
@@ -89,7 +94,8 @@ def unkind(kept):
             shown = cell.metadata.get("mystnb", {}).get("code_prompt_show", "")
             last = (_printed(cell).strip().splitlines() or [""])[-1]
             if not shown.startswith(CHECKED) or shown != CHECKED + last:
-                found.append(f"its line {shown!r} must be {CHECKED + last!r}, after what it printed last")
+                found.append(f"its line {shown!r} must be {CHECKED + last!r}, after what it "
+                             f"printed last")
             if not _asserts(tree.body):
                 found.append("a check asserts something")
         problems += [f"{label}: {problem}" for problem in found]
@@ -105,15 +111,19 @@ def budget(kept):
             code += len(cell.source.split())
         if kind(cell) in ("lesson", "figure", None):
             code += len(_printed(cell).split())
-    return lines, code, code + sum(len(c.source.split()) for c in kept.cells if c.cell_type == "markdown")
+    return lines, code, code + sum(len(c.source.split()) for c in kept.cells
+                                   if c.cell_type == "markdown")
 
 
 def over_budget(budgets):
-    """Pages with more code and output among their words than may be, or all of them with too much code."""
-    problems = [f"{name}: {code / words:.0%} of its words are code and output, at most {CODE_SHARE:.0%}"
+    """Pages with more code and output among their words than may be, or all of them with too much
+    code."""
+    problems = [f"{name}: {code / words:.0%} of its words are code and output, at most "
+                f"{CODE_SHARE:.0%}"
                 for name, (_, code, words) in budgets.items() if code > CODE_SHARE * words]
     total = sum(lines for lines, _, _ in budgets.values())
-    return problems + [f"{total} lines of visible code, at most {CODE_LINES}"] * (total > CODE_LINES)
+    return problems + [f"{total} lines of visible code, at most {CODE_LINES}"] * (total
+                                                                                  > CODE_LINES)
 
 
 def compared(kept):
@@ -234,10 +244,12 @@ def undescribed(kept):
 def unreferred(notebook):
     """Figures, of a cell or typed, that the text never refers to by their number."""
     text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
-    names = [cell.metadata.get("mystnb", {}).get("figure", {}).get("name") for _, cell in _code(notebook)]
+    names = [cell.metadata.get("mystnb", {}).get("figure", {}).get("name")
+             for _, cell in _code(notebook)]
     names += re.findall(r"\{(?:figure|live)\}[^`]*?^:name: *(\S+)", text, re.MULTILINE)
     asked = {outer or inner for outer, inner in NUMREF.findall(text)}
-    return [f"no {{numref}} refers to the figure {name}" for name in names if name and name not in asked]
+    return [f"no {{numref}} refers to the figure {name}" for name in names
+            if name and name not in asked]
 
 
 def unrecorded(kept):
@@ -281,19 +293,23 @@ def unchecked_exercises(notebook):
 
 
 def unanswered(notebook):
-    """Exercises without code (proofs) that have no answer cell with points, and no section that they train."""
+    """Exercises without code (proofs) that have no answer cell with points, and no section that
+    they train."""
     cells = [cell for cell in notebook.cells if cell.cell_type == "markdown"]
     source = "\n".join(cell.source for cell in cells)
-    answers = {role.get("grade_id"): role for cell in cells if (role := cell.metadata.get("nbgrader"))}
+    answers = {role.get("grade_id"): role for cell in cells
+               if (role := cell.metadata.get("nbgrader"))}
     problems = []
-    task = re.compile(r"^`{3,}\{exercise(?:-start)?\}.*\n:label: (\S+)((?:\n(?!`{3,}\{solution).*)*)", re.MULTILINE)
+    task = re.compile(r"^`{3,}\{exercise(?:-start)?\}.*\n:label: "
+                      r"(\S+)((?:\n(?!`{3,}\{solution).*)*)", re.MULTILINE)
     for label, text in task.findall(source):
         if "*Practises: " not in text:
             problems.append(f"{label}: doesn't say which section it practises")
     for label in re.findall(r"^`{3,}\{exercise\}.*\n:label: (\S+)", source, re.MULTILINE):
         role = answers.get(label, {})
         if not (role.get("grade") and role.get("solution") and role.get("points", 0) > 0):
-            problems.append(f"{label}: a proof needs an answer cell: a text cell with nbgrader's marks and points")
+            problems.append(f"{label}: a proof needs an answer cell: a text cell with nbgrader's "
+                            f"marks and points")
     return problems
 
 

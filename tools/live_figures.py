@@ -6,9 +6,9 @@
     Caption.
     ```
 
-puts book/_static/live/tradeoff.svg into the page, numbered like any figure. On HTML pages its scripts then replace the
-picture; without scripting, in print and in other formats, the picture stands. A page without a live figure loads none
-of the scripts.
+puts book/_static/live/tradeoff.svg into the page, numbered like any figure. On HTML pages its
+scripts then replace the picture; without scripting, in print and in other formats, the picture
+stands. A page without a live figure loads none of the scripts.
 """
 
 from docutils import nodes
@@ -24,7 +24,8 @@ class live_figure(nodes.General, nodes.Element):
 
 
 class Live(Figure):
-    """The directive: a figure whose picture follows from its name, and whose alternative text isn't optional."""
+    """The directive: a figure whose picture follows from its name, and whose alternative text isn't
+    optional."""
 
     def run(self):
         name = self.arguments[0]
@@ -57,7 +58,8 @@ def add_scripts(app, page, template, context, doctree):
         return
     for name in ("maths", "grid", "draw", *(name for name in NAMES if name in used)):
         if not any((folder / "live" / f"{name}.js").is_file() for folder in static_folders(app)):
-            raise ExtensionError(f"live/{name}.js isn't there: `make live` writes the grid and the pictures")
+            raise ExtensionError(f"live/{name}.js isn't there: `make live` writes the grid and the "
+                                 f"pictures")
         app.add_js_file(f"live/{name}.js", loading_method="defer")
     app.add_css_file("live/live.css")
 
@@ -67,7 +69,8 @@ def static_folders(app):
 
 
 def setup(app):
-    app.add_node(live_figure, html=(visit, depart), latex=(nothing, nothing), text=(nothing, nothing),
+    app.add_node(live_figure, html=(visit, depart), latex=(nothing, nothing),
+                 text=(nothing, nothing),
                  man=(nothing, nothing), texinfo=(nothing, nothing))
     app.add_directive("live", Live)
     app.connect("html-page-context", add_scripts)

@@ -1,14 +1,17 @@
-"""Make what the live figures need: the stored grid of exact curves, and the static figures (`make live`).
+"""Make what the live figures need: the stored grid of exact curves, and the static figures (`make
+live`).
 
-The grid holds, for each law and each node of (σ, p, E), the exact privacy of T = ⌈E/p⌉ steps as the middle of
-`TensorPower`'s bracket. Stored are logarithms of ratios to the central limit, which are smooth, so that few nodes do:
+The grid holds, for each law and each node of (σ, p, E), the exact privacy of T = ⌈E/p⌉ steps as the
+middle of `TensorPower`'s bracket. Stored are logarithms of ratios to the central limit, which are
+smooth, so that few nodes do:
 
 * top = ε(1e-10) of the run / ε(1e-10) of G_mu;
-* ratio at u in [0, 1]: the mu' with δ of G_mu' at ε equal to δ(ε) of the run, over mu, at ε = ε0 + u(ε(1e-10) - ε0),
+* ratio at u in [0, 1]: the mu' with δ of G_mu' at ε equal to δ(ε) of the run, over mu, at ε = ε0 +
+u(ε(1e-10) - ε0),
   where ε0 = max(0, mu(mu/2 - 3)).
 
-book/_static/live/maths.js interpolates by the polynomials through Chebyshev's nodes; tests/test_live.py measures the
-error off the nodes against fresh brackets.
+book/_static/live/maths.js interpolates by the polynomials through Chebyshev's nodes;
+tests/test_live.py measures the error off the nodes against fresh brackets.
 """
 
 import json
@@ -32,20 +35,21 @@ from dpteach.guarantees import GaussianGuarantee, f_epsilon_delta
 from dpteach.laws import GaussianLaw, PoissonLaw, SubsampledLaw, gaussian_delta
 from dpteach.limits import clt_guarantee
 from dpteach.moments import MomentsGuarantee, log_e2_integer
-from dpteach.tensor_power import TensorPower, _ask, _bracket
+from dpteach.tensor_power import TensorPower
 
 LIVE = ROOT / "book" / "_static" / "live"
 LEAST_DELTA = 1e-10
 RANGES = {"sigma": (0.7, 4.0), "p": (1e-3, 0.1), "epochs": (1.0, 100.0)}
 NODES = {"sigma": 7, "p": 6, "epochs": 6, "u": 9}
 SCALE = 1e5  # stored as whole numbers
-RESOLUTION = 48  # lattice points in one standard deviation of one step
-ERROR = ((0.1, 0.01), (0.04, 0.03), (0.0, 0.15))  # from which p²T on: relative error of ε that the figure states,
-# above all that 170 random points off the nodes showed (0.008, 0.018, 0.098); tests/test_live.py measures again
+# From which p²T on: relative error of ε that the figure states, above all that 170 random points off
+# the nodes showed (0.008, 0.018, 0.098); tests/test_live.py measures again.
+ERROR = ((0.1, 0.01), (0.04, 0.03), (0.0, 0.15))
 
 
 def laws(name, p, sigma):
-    """The law of one step under each convention: 'remove' decides under add/remove for every ε ≥ 0 on the grid."""
+    """The law of one step under each convention: 'remove' decides under add/remove for every ε ≥ 0
+    on the grid."""
     return SubsampledLaw(p, sigma) if name == "fixed" else PoissonLaw(p, sigma, "remove")
 
 
@@ -57,7 +61,9 @@ def chebyshev(low, high, count):
 
 def matching_mu(mu, epsilon, delta):
     """The mu' at which δ of G_mu' at ε is the given δ."""
-    excess = lambda m: math.log(max(float(gaussian_delta(m, epsilon)), 1e-300)) - math.log(delta)  # noqa: E731
+    def excess(m):
+        return math.log(max(float(gaussian_delta(m, epsilon)), 1e-300)) - math.log(delta)
+
     return brentq(excess, mu / 30, mu * 30, xtol=1e-9)
 
 
@@ -66,16 +72,14 @@ def point(task):
     name, sigma, p, epochs = task
     law, steps = laws(name, p, sigma), math.ceil(epochs / p * (1 - 1e-12))
     mu = clt_guarantee(law, steps).mu
-    # TensorPower's own brackets, each shared by several ε: every one of them holds, so the narrowest counts
-    brackets = [_bracket(law, steps, *_ask(law, steps, delta), RESOLUTION) for delta in (0.3, 1e-3, 1e-6, LEAST_DELTA)]
-    top = math.fsum(profile.epsilon(LEAST_DELTA) for profile in brackets[-1]) / 2
+    run = TensorPower(laws=(law,), steps=steps)
+    top = (run.lower.epsilon(LEAST_DELTA) + run.upper.epsilon(LEAST_DELTA)) / 2
     first = max(0.0, mu * (mu / 2 - 3))
     u = (1 - np.cos(np.pi * np.arange(NODES["u"]) / (NODES["u"] - 1))) / 2
     found = [top / GaussianGuarantee(mu=mu).epsilon(LEAST_DELTA)]
     for epsilon in first + u * (top - first):
-        low = max(float(lower.delta(epsilon)) for lower, _ in brackets)
-        high = min(float(upper.delta(epsilon)) for _, upper in brackets)
-        found.append(matching_mu(mu, epsilon, (low + high) / 2) / mu)
+        delta = (run.lower.delta(epsilon) + run.upper.delta(epsilon)) / 2
+        found.append(matching_mu(mu, epsilon, delta) / mu)
     return [round(SCALE * math.log(x)) for x in found]
 
 
@@ -90,7 +94,8 @@ def grid(pool):
 
 
 def cloud():
-    """Twenty gradients with a common direction and a heavy tail, and forty standard normal pairs."""
+    """Twenty gradients with a common direction and a heavy tail, and forty standard normal
+    pairs."""
     rng = np.random.default_rng(7)
     lengths = rng.lognormal(0.0, 0.7, 20)
     angles = 0.6 + 0.9 * rng.standard_normal(20)
@@ -100,9 +105,12 @@ def cloud():
 
 def write_grid(tables):
     gradients, noise = cloud()
-    stored = {"ranges": RANGES, "nodes": NODES, "scale": SCALE, "leastDelta": LEAST_DELTA, "error": ERROR,
+    stored = {"ranges": RANGES, "nodes": NODES, "scale": SCALE, "leastDelta": LEAST_DELTA,
+              "error": ERROR,
               "cloud": gradients, "noise": noise, "values": tables}
-    (LIVE / "grid.js").write_text(f"window.dpteachGrid = {json.dumps(stored, separators=(',', ':'))};\n", "utf-8")
+    (LIVE
+     / "grid.js").write_text(f"window.dpteachGrid = {json.dumps(stored, separators=(',', ':'))};\n",
+                             "utf-8")
 
 
 def save(fig, name):
@@ -110,19 +118,24 @@ def save(fig, name):
 
 
 def draw_tradeoff():
-    """Run A with replace-one neighbours: limit, exact curve, and the lines of (ε, δ) with the exact ε."""
+    """Run A with replace-one neighbours: limit, exact curve, and the lines of (ε, δ) with the exact
+    ε."""
     run = TensorPower(laws=(SubsampledLaw(256 / 60000, 1.3),), steps=3516)
     limit, delta = clt_guarantee(run.laws[0], run.steps), 1e-5
     fig, (plane, profile) = figure(["type I error α", "ε"], ["type II error β", "δ"], columns=2)
-    alpha = np.concatenate([[0.0], np.geomspace(1e-6, 0.5, 200), 1 - np.geomspace(0.5, 1e-6, 200), [1.0]])
+    alpha = np.concatenate([[0.0], np.geomspace(1e-6, 0.5, 200), 1 - np.geomspace(0.5, 1e-6, 200),
+                            [1.0]])
     plane.plot(alpha, limit.f(alpha), label="limit G_μ")
-    plane.plot(alpha, np.mean(run.f(alpha), axis=0), color="black", linestyle="-", linewidth=1.2, label="tensor power")
-    plane.plot(alpha, f_epsilon_delta(run.epsilon(delta)[1], delta, alpha), label="lines of (ε, δ)")
+    exact = (run.lower.f(alpha) + run.upper.f(alpha)) / 2
+    plane.plot(alpha, exact, color="black", linestyle="-", linewidth=1.2,
+               label="tensor power")
+    plane.plot(alpha, f_epsilon_delta(run.epsilon(delta), delta, alpha), label="lines of (ε, δ)")
     plane.plot([0, 1], [1, 0], color="gray", linewidth=0.8, linestyle=":")
     epsilon = np.linspace(0, 1.7, 60)
-    profile.semilogy(epsilon, limit.delta(epsilon), label="limit G_μ")
-    exact = [np.mean(run.delta(e)) for e in epsilon]
-    profile.semilogy(epsilon, exact, color="black", linestyle="-", linewidth=1.2, label="tensor power")
+    profile.semilogy(epsilon, [limit.delta(e) for e in epsilon], label="limit G_μ")
+    exact = [(run.lower.delta(e) + run.upper.delta(e)) / 2 for e in epsilon]
+    profile.semilogy(epsilon, exact, color="black", linestyle="-", linewidth=1.2,
+                     label="tensor power")
     profile.axhline(delta, color="gray", linewidth=0.8, linestyle=":")
     plane.legend(), profile.legend()
     save(fig, "tradeoff")
@@ -131,7 +144,8 @@ def draw_tradeoff():
 def draw_loss():
     """The Gaussian mechanism with σ = 1: density of the loss, tail and δ, at ε = 1."""
     law = GaussianLaw(1.0)
-    fig, (left, right) = figure(["privacy loss L", "ε"], ["density under P", "probability"], columns=2)
+    fig, (left, right) = figure(["privacy loss L", "ε"], ["density under P", "probability"],
+                                columns=2)
     loss = np.linspace(-2.6, 3.6, 300)
     left.plot(loss, norm.pdf(loss - 0.5))
     left.fill_between(loss, norm.pdf(loss - 0.5), where=loss > 1, alpha=0.2)
@@ -145,20 +159,23 @@ def draw_loss():
 
 
 def draw_moments():
-    """q = 0.01, σ = 4, T = 10000, δ = 1e-5: the run's moments with the tangent; one step's with Lemma 3."""
+    """q = 0.01, σ = 4, T = 10000, δ = 1e-5: the run's moments with the tangent; one step's with
+    Lemma 3."""
     q, sigma, steps, delta = 0.01, 4.0, 10_000, 1e-5
     epsilon, best = MomentsGuarantee(law=PoissonLaw(q, sigma), steps=steps).best(delta)
     fig, (left, right) = figure("order λ", ["T·α(λ)", "α(λ), one step"], columns=2)
     lam = np.arange(1, 2 * best + 1)
     left.plot(lam, [steps * log_e2_integer(q, sigma, int(x)) for x in lam], label="log moment")
-    left.plot([0, 2 * best], [math.log(delta), math.log(delta) + 2 * best * epsilon], label=f"slope ε = {epsilon:.4g}")
+    left.plot([0, 2 * best], [math.log(delta), math.log(delta) + 2 * best * epsilon],
+              label=f"slope ε = {epsilon:.4g}")
     left.plot(best, steps * log_e2_integer(q, sigma, best), "o", color=COLORS[1])
     region = int(-(sigma**2) * math.log(q * sigma))
     lam = np.arange(1, 67)
     inside = lam[lemma3_region(q, sigma, lam)]
     right.semilogy(lam, [log_e2_integer(q, sigma, int(x)) for x in lam], label="exact")
     right.semilogy(lam, lemma3_leading(q, sigma, lam), label="Lemma 3, printed term")
-    right.semilogy(inside, [lemma3_bound(q, sigma, int(x)) for x in inside], label="Lemma 3, with remainder")
+    right.semilogy(inside, [lemma3_bound(q, sigma, int(x)) for x in inside],
+                   label="Lemma 3, with remainder")
     right.axvspan(0, region, alpha=0.12)
     left.legend(), right.legend()
     save(fig, "moments")
@@ -172,7 +189,8 @@ def draw_clipping():
     fig, axes = figure("first coordinate", "second coordinate", columns=2)
     for before, after in zip(gradients, clipped, strict=True):
         axes[0].plot(*zip(after, before, strict=True), color="gray", linestyle=":", linewidth=1)
-        axes[0].plot(*zip((0, 0), after, strict=True), color=COLORS[0], linestyle="-", linewidth=1.2)
+        axes[0].plot(*zip((0, 0), after, strict=True), color=COLORS[0], linestyle="-",
+                     linewidth=1.2)
     axes[0].plot(*gradients.T, "o", markerfacecolor="none", color="gray", markersize=4)
     axes[0].add_patch(Circle((0, 0), 1, fill=False, color=COLORS[2], linestyle="-."))
     axes[1].add_patch(Circle(total, 1, alpha=0.2, color=COLORS[0]))

@@ -1,7 +1,8 @@
 """Formulas as MathML, for readers that run no script: the EPUB.
 
-latex2mathml does the work. Put right here: an environment and a delimiter that it doesn't know, letters whose style
-readers take from Unicode only, the gap after log and its like, and the sides on which aligned columns meet.
+latex2mathml does the work. Put right here: an environment and a delimiter that it doesn't know,
+letters whose style readers take from Unicode only, the gap after log and its like, and the sides on
+which aligned columns meet.
 """
 
 import re
@@ -15,7 +16,8 @@ from sphinx.util.math import get_node_equation_number
 __all__ = ["mathml", "register"]
 
 NAMESPACE = "{http://www.w3.org/1998/Math/MathML}"
-STYLES = {"double-struck": "DOUBLE-STRUCK", "script": "SCRIPT", "bold": "BOLD", "fraktur": "FRAKTUR"}
+STYLES = {"double-struck": "DOUBLE-STRUCK", "script": "SCRIPT", "bold": "BOLD",
+          "fraktur": "FRAKTUR"}
 KNOWN = [(r"\{aligned\}", "{align*}"), (r"\{gathered\}", "{matrix}"),
          (r"\\[bB]igg?[lr]\\([{}])", r"\\\1")]  # \bigl\{ becomes \{
 SIDES = ("right", "left")
@@ -27,14 +29,16 @@ ElementTree.register_namespace("", NAMESPACE[1:-1])
 
 
 def styled(letter, style):
-    """The letter of Unicode's mathematical alphabet, as MathML Core has no other way to ask for it."""
+    """The letter of Unicode's mathematical alphabet, as MathML Core has no other way to ask for
+    it."""
     name = f"{STYLES[style]} CAPITAL {letter}"
     for candidate in (f"MATHEMATICAL {name}", name):
         try:
             return unicodedata.lookup(candidate)
         except KeyError:
             continue
-    raise ValueError(f"no {style} {letter} in Unicode: use another letter, or add it to tools/mathml.py")
+    raise ValueError(f"no {style} {letter} in Unicode: use another letter, or add it to "
+                     f"tools/mathml.py")
 
 
 def mathml(tex, display=False):
@@ -76,7 +80,8 @@ def _group(parent):
 
 
 def _dress(parent, display):
-    """Letters of other alphabets, limits below their operator, and a thin space after a function's name."""
+    """Letters of other alphabets, limits below their operator, and a thin space after a function's
+    name."""
     children = list(parent)
     for child in children:
         letter, style = child.text or "", child.get("mathvariant")
@@ -98,7 +103,8 @@ def _dress(parent, display):
 
 
 def _meet(row):
-    """Let the columns of aligned formulas meet at the sign of relation, with its usual space around it."""
+    """Let the columns of aligned formulas meet at the sign of relation, with its usual space around
+    it."""
     for column, cell in enumerate(row):
         cell.set("style", f"text-align: {SIDES[column % 2]}; padding: 0.2em 0")
         cell.insert(0 if column % 2 else len(cell), ElementTree.Element(NAMESPACE + "mrow"))
@@ -112,7 +118,8 @@ def _inline(translator, node):
 def _display(translator, node):
     translator.body.append(translator.starttag(node, "div", CLASS="math"))
     if node["number"]:
-        translator.body.append(f'<span class="eqno">({get_node_equation_number(translator, node)})</span>')
+        translator.body.append(f'<span class="eqno">({get_node_equation_number(translator, node)})'
+                               f'</span>')
     translator.body.append(mathml(node.astext(), display=True) + "</div>\n")
     raise nodes.SkipNode
 

@@ -52,7 +52,8 @@ def run(chapter):
     NotebookClient(notebook, timeout=900, kernel_name="python3",
                    resources={"metadata": {"path": str(BOOK)}}).execute()
     drop_images(notebook)
-    notebook.metadata["language_info"] = {"name": "python"}  # not the version that happened to run it
+    # not the version that happened to run it
+    notebook.metadata["language_info"] = {"name": "python"}
     KEPT.mkdir(parents=True, exist_ok=True)
     nbformat.write(notebook, kept_notebook(chapter))
 

@@ -1,8 +1,10 @@
-"""The book as one PDF, in _build/pdf: Chromium prints each built page, pypdf joins them with bookmarks.
+"""The book as one PDF, in _build/pdf: Chromium prints each built page, pypdf joins them with
+bookmarks.
 
     python tools/pdf.py              # after `make book`
 
-Each page is measured at the width of the paper first: what's wider than the text, or would scroll, would be cut.
+Each page is measured at the width of the paper first: what's wider than the text, or would scroll,
+would be cut.
 """
 
 import io
@@ -42,15 +44,19 @@ READY = """
   document.querySelectorAll("img").forEach(i => { i.loading = "eager"; });
   const drawn = window.MathJax && MathJax.startup ? MathJax.startup.promise : Promise.resolve();
   const done = arguments[0];
-  drawn.then(() => Promise.all([...document.images].map(i => i.decode().catch(() => 0)))).then(() => done(true));
+  drawn.then(() => Promise.all([...document.images].map(i => i.decode().catch(() => 0))))
+    .then(() => done(true));
 """
 TOO_WIDE = """
-  const article = document.querySelector(".bd-article"), edge = article.getBoundingClientRect().right + 2;
+  const article = document.querySelector(".bd-article");
+  const edge = article.getBoundingClientRect().right + 2;
   const kinds = "p, pre, table, img, figure, dt, li, mjx-container > mjx-math";
-  const scrolls = e => /auto|scroll/.test(getComputedStyle(e).overflowX + getComputedStyle(e).overflowY);
+  const styled = e => getComputedStyle(e);
+  const scrolls = e => /auto|scroll/.test(styled(e).overflowX + styled(e).overflowY);
   return [...article.querySelectorAll("*")]
     .filter(e => e.getBoundingClientRect().width && (scrolls(e) || (e.matches(kinds) &&
-      (e.getBoundingClientRect().right > edge || (e.tagName === "PRE" && e.scrollWidth > e.clientWidth + 1)))))
+      (e.getBoundingClientRect().right > edge ||
+       (e.tagName === "PRE" && e.scrollWidth > e.clientWidth + 1)))))
     .map(e => e.tagName.toLowerCase() + ": " + (e.textContent || e.alt || "").trim().slice(0, 60));
 """
 
@@ -62,7 +68,8 @@ def printer():
         raise SystemExit(missing().replace("browser tests NOT RUN", "the PDF was not made"))
     options = Options()
     options.binary_location = find("DPTEACH_CHROMIUM")
-    for flag in ("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-quic",
+    for flag in ("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+                 "--disable-quic",
                  "--no-first-run", "--disable-background-networking", "--disable-component-update",
                  "--disable-sync", "--allow-file-access-from-files"):
         options.add_argument(flag)
@@ -98,9 +105,11 @@ def print_page(driver):
 
 
 def join(parts, title):
-    """One PDF of several: (page's path, its title, PDF) each; a bookmark for each page, its sections below it.
+    """One PDF of several: (page's path, its title, PDF) each; a bookmark for each page, its
+    sections below it.
 
-    Links between pages lead to the first sheet of the page they name; those to pages that aren't among them go.
+    Links between pages lead to the first sheet of the page they name; those to pages that aren't
+    among them go.
     """
     writer, starts = PdfWriter(), {}
     for path, name, data in parts:
@@ -111,9 +120,11 @@ def join(parts, title):
         top = writer.add_outline_item(title=name, page_number=first)
         for level, heading, sheet in headings(reader):
             if level == 1:
-                writer.add_outline_item(title=heading, page_number=first + sheet, parent=top, fit=Fit.fit())
+                writer.add_outline_item(title=heading, page_number=first + sheet, parent=top,
+                                        fit=Fit.fit())
     for sheet in writer.pages:
-        links = ArrayObject(link for link in sheet.get("/Annots", []) if relink(writer, link.get_object(), starts))
+        links = ArrayObject(link for link in sheet.get("/Annots", [])
+                            if relink(writer, link.get_object(), starts))
         if "/Annots" in sheet:
             sheet[NameObject("/Annots")] = links
     writer.add_metadata({"/Title": title})
@@ -123,7 +134,8 @@ def join(parts, title):
 
 
 def relink(writer, link, starts):
-    """Turn a link to a built page into one to its first sheet; False for a page that isn't part of the PDF."""
+    """Turn a link to a built page into one to its first sheet; False for a page that isn't part of
+    the PDF."""
     address = str(link.get("/A", {}).get("/URI", ""))
     name = Path(address.split("#")[0]).name
     if not address.startswith("file:"):
@@ -131,18 +143,21 @@ def relink(writer, link, starts):
     if name not in starts:  # the index, a source page: it would name a folder of this computer
         return False
     del link["/A"]
-    link[NameObject("/Dest")] = ArrayObject([writer.pages[starts[name]].indirect_reference, NameObject("/Fit")])
+    link[NameObject("/Dest")] = ArrayObject([writer.pages[starts[name]].indirect_reference,
+                                             NameObject("/Fit")])
     return True
 
 
 def headings(reader):
-    """(level, text, sheet) of each bookmark that Chromium made: the page's own title has level 0."""
+    """(level, text, sheet) of each bookmark that Chromium made: the page's own title has level
+    0."""
     def walk(items, level):
         for item in items:
             if isinstance(item, list):
                 yield from walk(item, level + 1)
             else:
-                yield level, item.title.rstrip("#").strip(), reader.get_destination_page_number(item)
+                sheet = reader.get_destination_page_number(item)
+                yield level, item.title.rstrip("#").strip(), sheet
     return list(walk(reader.outline, 0))
 
 
@@ -166,9 +181,12 @@ def main():
     TARGET.write_bytes(join(parts, title))
     print("\n".join(wide))
     if wide:
-        raise SystemExit(f"{TARGET}: {len(wide)} things would be cut: wider than the paper, or scrolling")
-    print(json.dumps({"file": str(TARGET), "MB": round(TARGET.stat().st_size / 1e6, 1), "pages": len(parts),
-                      "sheets": len(PdfReader(TARGET).pages), "seconds": round(time.monotonic() - started)}))
+        raise SystemExit(f"{TARGET}: {len(wide)} things would be cut: wider than the paper, or "
+                         f"scrolling")
+    print(json.dumps({"file": str(TARGET), "MB": round(TARGET.stat().st_size / 1e6, 1),
+                      "pages": len(parts),
+                      "sheets": len(PdfReader(TARGET).pages),
+                      "seconds": round(time.monotonic() - started)}))
 
 
 if __name__ == "__main__":

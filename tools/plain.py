@@ -1,7 +1,8 @@
-"""Chapters as notebooks that Jupyter shows as they are: what only the book's own builder reads becomes plain Markdown.
+"""Chapters as notebooks that Jupyter shows as they are: what only the book's own builder reads
+becomes plain Markdown.
 
-Theorems, exercises, equations and figures keep the numbers that they have in the book, references become those
-numbers, terms and quoted results become text. The code cells aren't touched.
+Theorems, exercises, equations and figures keep the numbers that they have in the book, references
+become those numbers, terms and quoted results become text. The code cells aren't touched.
 """
 
 import ast
@@ -35,9 +36,11 @@ def split(label):
 
 @functools.cache
 def numbers():
-    """Label of each theorem, exercise, equation, figure and heading of the book: what a reference to it shows.
+    """Label of each theorem, exercise, equation, figure and heading of the book: what a reference
+    to it shows.
 
-    Pages with one number (the preface's three, all 0) are counted as one, in the order of the table of contents.
+    Pages with one number (the preface's three, all 0) are counted as one, in the order of the table
+    of contents.
     """
     shown, count = {}, Counter()
     for page in toc_pages():
@@ -55,7 +58,8 @@ def numbers():
 def toc_pages():
     """The book's pages in the order of the table of contents."""
     toc = yaml.safe_load((ROOT / "_toc.yml").read_text("utf-8"))
-    listed = [toc["root"]] + [entry["file"] for part in toc.get("parts", []) for entry in part["chapters"]]
+    listed = [toc["root"]] + [entry["file"] for part in toc.get("parts", [])
+                              for entry in part["chapters"]]
     return [ROOT / f"{name}.md" for name in listed]
 
 
@@ -65,8 +69,12 @@ def labels(text):
                          r"|^\$\$ \(([\w-]+)\)|^ +figure:\s+(?:\{ *)?name: ([\w-]+)"
                          r"|\{live\}[^\n]*\n:name: ([\w-]+)", re.MULTILINE)
     for kind, label, equation, *figure in pattern.findall(text):
-        if equation or any(figure) or kind in THEOREMS or kind == "exercise":
-            yield ("equation", equation) if equation else ("fig.", "".join(figure)) if any(figure) else (kind, label)
+        if equation:
+            yield "equation", equation
+        elif any(figure):
+            yield "fig.", "".join(figure)
+        elif kind in THEOREMS or kind == "exercise":
+            yield kind, label
 
 
 @functools.cache
@@ -75,7 +83,9 @@ def authors():
     shown = {}
     for key, entry in parse_file(BOOK / "references.bib").entries.items():
         names = [" ".join(person.prelast_names + person.last_names) for person in
-                 entry.persons.get("author", entry.persons.get("editor", []))] or [entry.fields.get("title", key)]
+                 entry.persons.get("author",
+                                   entry.persons.get("editor", []))] or [entry.fields.get("title",
+                                                                                          key)]
         names = [re.sub(r"[{}\\'\"`]", "", name) for name in names]
         start = f"{names[0]} et al." if len(names) > 2 else " and ".join(names)
         shown[key] = start, entry.fields.get("year", "")
@@ -89,7 +99,8 @@ def values(chapter):
     found = {}
     for cell in nbformat.read(kept_notebook(chapter), as_version=4).cells:
         for output in cell.get("outputs", []):
-            found.update(re.findall(r"^(\S+) = (.*)$", "".join(output.get("text", "")), re.MULTILINE))
+            found.update(re.findall(r"^(\S+) = (.*)$", "".join(output.get("text", "")),
+                                    re.MULTILINE))
     return found
 
 
@@ -113,7 +124,8 @@ def role(kind, label, known):
 
 
 def blocks(text):
-    """(directive, argument, body) of each directive of a text, and (None, None, text) between them."""
+    """(directive, argument, body) of each directive of a text, and (None, None, text) between
+    them."""
     lines, plain, at = text.split("\n"), [], 0
     while at < len(lines):
         opened = FENCE.match(lines[at])
@@ -177,7 +189,8 @@ def plain_text(text, known):
             parts.append(directive(kind, argument, body, known))
             continue
         body = TARGET.sub("", body)
-        body = LABELLED.sub(lambda m: f"$$\n{m[1]} \\tag{{{numbers().get(m[2], '?').strip('()')}}}\n$$", body)
+        body = LABELLED.sub(lambda m: f"$$\n{m[1]} "
+                                      f"\\tag{{{numbers().get(m[2], '?').strip('()')}}}\n$$", body)
         parts.append(ROLE.sub(lambda m: role(m[1], m[2], known), body))
     return "\n".join(parts).strip("\n")
 

@@ -1,10 +1,12 @@
-"""Carry out the audits of chapter 18 that take minutes; keep their results in dpteach/classroom/data/audits.json.
+"""Carry out the audits of chapter 18 that take minutes; keep their results in
+dpteach/classroom/data/audits.json.
 
     python tools/record_audits.py              # all, some minutes
     python tools/record_audits.py divisor      # one of: divisor, image
 
-Each record has what is needed to make it again: parameters, seeds (0, 1, 2, ...), versions, date. The tests and the
-chapter run a prefix again and compare. The functions here stand in the chapter word for word; a test compares them.
+Each record has what is needed to make it again: parameters, seeds (0, 1, 2, ...), versions, date.
+The tests and the chapter run a prefix again and compare. The functions here stand in the chapter
+word for word; a test compares them.
 """
 
 from __future__ import annotations
@@ -42,7 +44,8 @@ def drawn_size_divisor(model, loss, x, y, run, eta, noise):
 
 
 def small_run(step, run, present, seed):
-    """One step on n - 1 records with gradient C and, if present, a canary with -C; the score, in units of C."""
+    """One step on n - 1 records with gradient C and, if present, a canary with -C; the score, in
+    units of C."""
     size = run.n if present else run.n - 1
     signs = torch.ones(size, dtype=torch.float64)
     signs[run.n - 1 :] = -1.0
@@ -55,7 +58,8 @@ def small_run(step, run, present, seed):
 
 
 def small_scores(step, run, runs, first_seed):
-    """Scores of `runs` runs without the canary and as many with it; each run has a seed of its own."""
+    """Scores of `runs` runs without the canary and as many with it; each run has a seed of its
+    own."""
     seeds = range(first_seed, first_seed + 2 * runs)
     absent = [small_run(step, run, False, seed) for seed in seeds[:runs]]
     present = [small_run(step, run, True, seed) for seed in seeds[runs:]]
@@ -78,13 +82,16 @@ def image_model():
 
 
 def image_run(x, y, run, present, seed, learning_rate):
-    """Full-batch noisy SGD; the canary's final loss (negative), and the white-box log likelihood ratio."""
+    """Full-batch noisy SGD; the canary's final loss (negative), and the white-box log likelihood
+    ratio."""
     model, noise = image_model(), torch.Generator().manual_seed(seed)
     size = run.n if present else run.n - 1
     std, white = run.noise_multiplier * run.clip_norm, 0.0
     for _ in range(run.steps):
-        others = clipped_sum(model, F.cross_entropy, x[: run.n - 1], y[: run.n - 1], run.clip_norm).gradients
-        canary = clipped_sum(model, F.cross_entropy, x[run.n - 1 :], y[run.n - 1 :], run.clip_norm).gradients
+        others = clipped_sum(model, F.cross_entropy, x[: run.n - 1], y[: run.n - 1],
+                             run.clip_norm).gradients
+        canary = clipped_sum(model, F.cross_entropy, x[run.n - 1 :], y[run.n - 1 :],
+                             run.clip_norm).gradients
         before = [p.detach().clone() for p in model.parameters()]
         noisy_step(model, F.cross_entropy, x[:size], y[:size], run, learning_rate, noise)
         for old, p, rest, v in zip(before, model.parameters(), others, canary, strict=True):
@@ -103,7 +110,8 @@ def divisor() -> dict:
     """False positives and false negatives of audits 0, 1, 2, ... of the wrong divisor."""
     counts = []
     for audit in range(DIVISOR["audits"]):
-        absent, present = small_scores(drawn_size_divisor, DIVISOR_RUN, DIVISOR["runs"], 2 * DIVISOR["runs"] * audit)
+        absent, present = small_scores(drawn_size_divisor, DIVISOR_RUN, DIVISOR["runs"],
+                                       2 * DIVISOR["runs"] * audit)
         result = audit_scores(absent, present, DIVISOR["threshold"])
         counts.append([result.false_positives, result.false_negatives])
         print(f"divisor {audit + 1}/{DIVISOR['audits']}", file=sys.stderr)
@@ -111,7 +119,8 @@ def divisor() -> dict:
 
 
 def image() -> dict:
-    """Black-box and white-box scores of trainings without the canary image (first half of the seeds) and with it."""
+    """Black-box and white-box scores of trainings without the canary image (first half of the
+    seeds) and with it."""
     x, y = image_data()
     scores = []
     for seed in range(2 * IMAGE["runs"]):
@@ -133,10 +142,13 @@ def main(names: list[str]) -> None:
     kept = json.loads(FILE.read_text("utf-8")) if FILE.exists() else {}
     for name in names or RECORDS:
         compute, run = RECORDS[name]
-        facts = {"n": run.n, "batch_size": run.batch_size, "steps": run.steps, "clip_norm": run.clip_norm}
+        facts = {"n": run.n, "batch_size": run.batch_size, "steps": run.steps,
+                 "clip_norm": run.clip_norm}
         kept[name] = {
-            "run": {**facts, "noise_multiplier": float(run.noise_multiplier), "sampling": run.sampling},
-            "versions": {"torch": torch.__version__, "numpy": np.__version__, "python": platform.python_version()},
+            "run": {**facts, "noise_multiplier": float(run.noise_multiplier),
+                    "sampling": run.sampling},
+            "versions": {"torch": torch.__version__, "numpy": np.__version__,
+                         "python": platform.python_version()},
             "date": datetime.date.today().isoformat(),
             **compute(),
         }

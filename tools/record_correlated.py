@@ -1,10 +1,12 @@
-"""Train chapter 23's softmax regressions; keep the results in dpteach/classroom/data/correlated.json.
+"""Train chapter 23's softmax regressions; keep the results in
+dpteach/classroom/data/correlated.json.
 
     python tools/record_correlated.py          # what isn't recorded yet; stop it at any moment
 
-Softmax regression with bias on MNIST, every record's gradient clipped to 1, 15 epochs of 240 batches.
-`bands` of 0 are secret Poisson batches at the ε that mu has at δ = 1e-5; other bands are fixed batches
-in one order, which a public seed decides, with correlated noise, exactly mu-GDP under zero-out.
+Softmax regression with bias on MNIST, every record's gradient clipped to 1, 15 epochs of 240
+batches. `bands` of 0 are secret Poisson batches at the ε that mu has at δ = 1e-5; other bands are
+fixed batches in one order, which a public seed decides, with correlated noise, exactly mu-GDP under
+zero-out.
 """
 
 import datetime

@@ -1,4 +1,5 @@
-"""Train the MNIST runs that chapter 15 quotes; keep their results in dpteach/classroom/data/mnist-runs.json.
+"""Train the MNIST runs that chapter 15 quotes; keep their results in
+dpteach/classroom/data/mnist-runs.json.
 
     python tools/record_runs.py              # all, about two minutes each on two cores
     python tools/record_runs.py a-poisson    # one

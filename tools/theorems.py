@@ -1,9 +1,12 @@
 """Sphinx extension: from a theorem to its code, and to the test that would fail if it were wrong.
 
-- The package's page has a section for each module: "% modules: dpteach" stands for those of a folder.
-- The role `source` shows a name of the package and leads to its lines: {source}`dpteach.limits.subsampled_clt_mu`. In
+- The package's page has a section for each module: "% modules: dpteach" stands for those of a
+folder.
+- The role `source` shows a name of the package and leads to its lines:
+{source}`dpteach.limits.subsampled_clt_mu`. In
   a theorem's box {py:func}`…` does the same.
-- The directive `theorem-table` lists every theorem box with the functions that it names so, and the tests that carry
+- The directive `theorem-table` lists every theorem box with the functions that it names so, and the
+tests that carry
   its mark, @pytest.mark.theorem("thm-12-2"). Test files that the table names become pages.
 """
 
@@ -36,7 +39,8 @@ class CodeRole(SphinxRole):
 
 
 def boxes():
-    """(label, title, names of its functions) of each theorem, lemma, proposition and corollary, in the book's order."""
+    """(label, title, names of its functions) of each theorem, lemma, proposition and corollary, in
+    the book's order."""
     for page in toc_pages():
         for kind, title, body in blocks(page.read_text("utf-8")):
             if kind and kind.removeprefix("prf:") in THEOREMS[:4]:
@@ -52,7 +56,8 @@ def marks():
             for mark in getattr(node, "decorator_list", ()):
                 if isinstance(mark, ast.Call) and ast.unparse(mark.func) == "pytest.mark.theorem":
                     for label in mark.args:
-                        found.setdefault(label.value, []).append((path.name, node.name, node.lineno))
+                        found.setdefault(label.value,
+                                         []).append((path.name, node.name, node.lineno))
     return found
 
 
@@ -63,12 +68,14 @@ def modules(package):
         return int(found.group(1)) if found else 0
 
     folder = ROOT / package.replace(".", "/")
-    return [f"{package}.{path.stem}" for path in sorted(folder.glob("[!_]*.py"), key=lambda p: (chapter(p), p.stem))]
+    return [f"{package}.{path.stem}"
+            for path in sorted(folder.glob("[!_]*.py"), key=lambda p: (chapter(p), p.stem))]
 
 
 def list_modules(app, docname, source):
     def sections(found):
-        return "\n".join(f"### `{name}`\n\n```{{eval-rst}}\n.. automodule:: {name}\n   :members:\n```\n"
+        return "\n".join(f"### `{name}`\n\n```{{eval-rst}}\n.. automodule:: {name}\n   "
+                         f":members:\n```\n"
                          for name in modules(found.group(1)))
 
     source[0] = re.sub(r"^% modules: (\S+)$", sections, source[0], flags=re.MULTILINE)
@@ -82,7 +89,8 @@ def keep_ideas(app, env):
 
 def lead_to_lines(app, doctree):
     """A function that a theorem's box names leads to its lines, not to its docstring."""
-    for box in doctree.findall(lambda node: isinstance(node, nodes.Element) and "proof" in node.get("classes", ())):
+    for box in doctree.findall(lambda node: isinstance(node, nodes.Element)
+                               and "proof" in node.get("classes", ())):
         for ref in list(box.findall(addnodes.pending_xref)):
             if ref["refdomain"] == "py":
                 ref.replace_self(code_link(code=ref["reftarget"], line=ref.line))
@@ -94,7 +102,8 @@ class TheoremTable(SphinxDirective):
         for label, title, functions in boxes():
             cells = [title.replace("|", r"\|"), f"{{prf:ref}}`{label}`",
                      ", ".join(f"{{source}}`{name}`" for name in functions),
-                     ", ".join(f"{{test}}`{file}::{name}`" for file, name, _ in tests.get(label, []))]
+                     ", ".join(f"{{test}}`{file}::{name}`" for file, name,
+                               _ in tests.get(label, []))]
             lines.append(f"| {' | '.join(cells)} |")
         self.env.note_reread()
         node = nodes.container()
@@ -106,7 +115,8 @@ def target(app, code):
     """(page, anchor) of a test's or a function's lines; None where there's no such thing."""
     if "::" in code:
         file, name = code.split("::")
-        line = next(line for tests in marks().values() for *test, line in tests if test == [file, name])
+        line = next(line for tests in marks().values() for *test, line in tests
+                    if test == [file, name])
         return f"_tests/{file.removesuffix('.py')}", f"line-{line}"
     python = app.env.domains["py"]
     if code not in python.objects:
@@ -118,9 +128,11 @@ def target(app, code):
 def link(app, doctree, docname):
     """Put the links in the roles' places; outside of web pages they're names."""
     for place in list(doctree.findall(code_link)):
-        found, shown = target(app, place["code"]), nodes.literal(text=place["code"].removeprefix("dpteach."))
+        found = target(app, place["code"])
+        shown = nodes.literal(text=place["code"].removeprefix("dpteach."))
         if not found:
-            logger.warning("the package's page has no %s", place["code"], location=(docname, place["line"]))
+            logger.warning("the package's page has no %s", place["code"],
+                           location=(docname, place["line"]))
         elif app.builder.name == "html":
             uri = app.builder.get_relative_uri(docname, found[0])
             shown = nodes.reference("", "", shown, internal=True, refuri=f"{uri}#{found[1]}")
@@ -132,7 +144,8 @@ def test_pages(app):
     for name in sorted({file for tests in marks().values() for file, _, _ in tests}):
         source = (ROOT / "tests" / name).read_text("utf-8")
         body = app.builder.highlighter.highlight_block(source, "python", lineanchors="line")
-        yield f"_tests/{name.removesuffix('.py')}", {"title": name, "body": f"<h1>{name}</h1>\n{body}"}, "page.html"
+        context = {"title": name, "body": f"<h1>{name}</h1>\n{body}"}
+        yield f"_tests/{name.removesuffix('.py')}", context, "page.html"
 
 
 def register(app):
