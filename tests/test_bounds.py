@@ -101,12 +101,14 @@ def test_the_worst_point_and_the_least_constant():
     assert (moment - leading) / (q * lam) ** 3 == pytest.approx(0.7844, abs=5e-5)
 
 
+@pytest.mark.theorem("lem-04-expansion")
 def test_leading_ratio_at_both_ends():
     for sigma, wanted in ((1.0, 0.85914), (1000.0, 0.5)):
         ratio = exact_moment(1e-9, sigma, 1) / float(bounds.lemma3_leading(1e-9, sigma, 1))
         assert ratio == pytest.approx(wanted, abs=1e-5)
 
 
+@pytest.mark.theorem("lem-04-remainder")
 @pytest.mark.parametrize("s", [0.05, 0.25, 0.5, 1.0])
 @pytest.mark.parametrize("xl", [0.0, 0.05, 0.1733])
 def test_k_is_the_integral_of_the_derivation(s, xl):

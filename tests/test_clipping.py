@@ -198,6 +198,7 @@ def build(name, dtype=torch.float64):
     return model.to(dtype), x.to(dtype) if x.is_floating_point() else x, y
 
 
+@pytest.mark.theorem("lem-14-dense", "lem-14-own")
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("engine", ALL)
 def test_clipped_sum_equals_the_plain_loop(name, engine):
@@ -300,6 +301,7 @@ def networks(draw):
     return nn.Sequential(*layers, nn.Flatten(), nn.Linear(width, 3)), inputs
 
 
+@pytest.mark.theorem("prop-14-two-ways", "prop-15-step")
 @settings(deadline=None, derandomize=True, max_examples=40)
 @given(drawn=networks(), log_clip=st.floats(-3, 2), engine=st.sampled_from(ALL))
 def test_bounds_on_random_networks(drawn, log_clip, engine):
@@ -421,6 +423,7 @@ class Largest(TorchDispatchMode):
         return out
 
 
+@pytest.mark.theorem("thm-14-conv")
 def test_no_gradient_of_a_record_is_formed_where_its_norm_is_cheaper():
     dense = nn.Sequential(nn.Linear(200, 300), nn.Tanh(), nn.Linear(300, 5))
     convolution = nn.Sequential(nn.Conv2d(60, 70, 3), nn.Flatten(), nn.Linear(280, 5))

@@ -56,6 +56,7 @@ def enumerated_delta(odds, delta_0, steps, e_epsilon):
     return total
 
 
+@pytest.mark.theorem("thm-kov")
 @pytest.mark.theorem("lem-06-four")
 @pytest.mark.parametrize("steps", [1, 2, 3, 4, 5])
 @pytest.mark.parametrize("delta_0", [Fraction(0), Fraction(1, 1000), Fraction(1, 5)])
@@ -105,6 +106,7 @@ def test_many_steps_are_the_central_limit(steps, epsilon_0):
         assert got == pytest.approx(gaussian_profile(mu, epsilon), rel=2e-3)
 
 
+@pytest.mark.theorem("thm-kov")
 @pytest.mark.parametrize("epsilon_0, delta_0, steps", [(0.5, 1e-6, 40), (1.5, 0.01, 9)])
 def test_optimal_delta_is_theorem_33_as_printed(epsilon_0, delta_0, steps):
     for i in range(steps // 2 + 1):
@@ -231,6 +233,7 @@ def test_moments_of_pure_dp_everywhere(log_lam, log_epsilon):
 # --- guarantees of a run
 
 
+@pytest.mark.theorem("thm-drv")
 @pytest.mark.parametrize("q, sigma, steps", [
     (0.01, 4.0, 10_000), (0.01, 4.0, 40_000), (0.1, 5.0, 300),
 ])  # fmt: skip

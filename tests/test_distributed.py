@@ -79,6 +79,7 @@ def three_ranks():
     return launch(compared, 3, inspect.getsource(problem), RUN, list(DTYPES), SHARDS)
 
 
+@pytest.mark.theorem("prop-19-same")
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("sampling", ["poisson", "fixed-size"])
 @pytest.mark.parametrize("shards", SHARDS)
@@ -136,6 +137,7 @@ def test_layers_that_mix_records_are_refused(group_of_one):
         train_distributed(model, NoisySGD(**RUN), torch.zeros(40, 5), torch.zeros(40), learning_rate=0.1, seed=0)
 
 
+@pytest.mark.theorem("prop-19-same")
 @settings(deadline=None, derandomize=True, max_examples=200)
 @given(st.data())
 def test_parts_are_a_partition_of_the_batch(data):
@@ -208,6 +210,7 @@ def two_ranks():
     return launch(several_questions, 2, inspect.getsource(problem), RUN)
 
 
+@pytest.mark.theorem("prop-19-same")
 def test_noise_is_added_once(two_ranks):
     assert two_ranks[0]["noise"] == two_ranks[1]["noise"]
     noise, std = np.array(two_ranks[0]["noise"]), 1.3 * 1.5

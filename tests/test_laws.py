@@ -180,6 +180,7 @@ def test_a_corner_costs_the_quadrature_nothing(law, corner):
     assert_allclose(value, float(hockey_stick(law, corner)), rtol=1e-11, atol=1e-14)
 
 
+@pytest.mark.theorem("lem-01-gaussian")
 @pytest.mark.parametrize("law", MANY, ids=str)
 def test_samples_have_the_law(law):
     size = 200_000

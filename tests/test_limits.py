@@ -51,6 +51,7 @@ def test_chi2_plus_from_the_graph_of_g():
         assert_allclose(chi2_plus(mu), graph, rtol=1e-3)
 
 
+@pytest.mark.theorem("prop-12-poisson")
 @pytest.mark.theorem("cor-drs-5-4")
 @run_names
 def test_mu_and_epsilon_of_another_program(name):
@@ -130,6 +131,7 @@ def test_functionals_of_a_normal_loss(sigma):
     assert_allclose(clt_guarantee(GaussianLaw(sigma), 1).mu, mu, rtol=1e-15)
 
 
+@pytest.mark.theorem("thm-12-clt")
 @pytest.mark.theorem("cor-drs-5-6")
 @run_names
 def test_functionals_and_corollary_5_6_golden(name):
@@ -165,6 +167,7 @@ def test_functionals_by_simulation(law):
         assert abs(draws.mean() - value) < 4.5 * draws.std() / math.sqrt(loss.size)
 
 
+@pytest.mark.theorem("thm-drs-5-2")
 @pytest.mark.theorem("lem-12-expansions")
 @QUICK
 @given(st.floats(-6, 0), st.floats(-1.5, 0.8))
@@ -225,6 +228,7 @@ def test_berry_esseen_delta_is_the_conjugate(name):
         assert_allclose(bound.delta(epsilon), np.max(1 - math.exp(epsilon) * alpha - f), atol=1e-6)
 
 
+@pytest.mark.theorem("cor-drs-5-6")
 @run_names
 def test_berry_esseen_curves(name):
     law, steps = subsampled(name)

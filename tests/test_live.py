@@ -112,7 +112,7 @@ CLOSED = {
                         lambda m, d: guarantees.GaussianGuarantee(mu=m).epsilon(d)),
     "gaussianTradeoff": (PLANE, guarantees.gaussian_tradeoff),
     "pairTradeoff": (PAIRS, guarantees.f_epsilon_delta),
-    "chi2Plus": ([(m,) for m in np.geomspace(1e-3, 5, 80)], limits.chi2_plus),
+    "chi2Plus": ([(m,) for m in np.geomspace(1e-2, 5, 80)], limits.chi2_plus),
     "fixedMu": (LIMITS, lambda p, s, t: limits.subsampled_clt_mu(p, s, int(t))),
     "poissonMu": (LIMITS, lambda q, s, t: limits.poisson_clt_mu(q, s, int(t))),
     "stepsOf": ([(n, m, e) for n in (1000, 60000, 10**7) for m in (16, 100, 256)

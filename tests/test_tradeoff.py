@@ -56,6 +56,7 @@ def best_test(p, q, alpha):
     return best
 
 
+@pytest.mark.theorem("lem-pre-np")
 @pytest.mark.theorem("lem-08-np")
 def test_neyman_pearson_against_every_test():
     for p, q in (([0.5, 0.3, 0.2], [0.1, 0.2, 0.7]), ([0.6, 0.0, 0.4], [0.2, 0.3, 0.5]),
@@ -76,6 +77,7 @@ def test_epsilon_delta_is_equation_4(epsilon, delta):
     assert math.isclose(float(f.delta(epsilon)), delta, abs_tol=1e-15)
 
 
+@pytest.mark.theorem("thm-drs-2-7")
 @pytest.mark.parametrize("mu", [0.0, 0.01, 0.3, 1.0, 3.0, 8.0, 25.0])
 def test_gaussian_from_both_sides(mu):
     below, above = (TradeOff.gaussian(mu, side) for side in SIDES)
@@ -100,6 +102,7 @@ def test_shape_of_a_trade_off_function(f):
     assert np.all(middle <= (values[1:] + values[:-1]) / 2 + 1e-14)
 
 
+@pytest.mark.theorem("lem-08-processing")
 @quick
 @given(curves())
 def test_inverse_is_the_infimum(f):
@@ -126,6 +129,7 @@ def test_duality_round_trip(f):
     np.testing.assert_allclose(np.maximum(lines.max(axis=0), 0), f(ALPHA), atol=1e-12)
 
 
+@pytest.mark.theorem("lem-09-replace", "thm-drs-3-2")
 @pytest.mark.theorem("prop-09-algebra")
 @quick
 @given(curves(), curves(), curves())
@@ -187,6 +191,7 @@ def test_properties_of_subsampling(f, rate):
     assert distance(f.subsample(0.0), TradeOff([1.0], [1.0])) <= 1e-14
 
 
+@pytest.mark.theorem("cor-10-amplification", "lem-10-orders")
 @pytest.mark.theorem("thm-10-shape")
 @quick
 @given(curves(), rates)
@@ -237,6 +242,7 @@ def test_subsampled_gaussian_is_its_own_inverse():
         np.testing.assert_allclose(subsampled_gaussian(rate, mu, once), alpha, atol=1e-14)
 
 
+@pytest.mark.theorem("cor-10-closed")
 @pytest.mark.theorem("cor-10-amplification")
 @pytest.mark.parametrize("rate", [0.0, 0.004, 0.5, 1.0])
 @pytest.mark.parametrize("epsilon, delta", [(0.0, 0.0), (1.0, 0.0), (0.5, 0.2), (4.0, 1e-3)])
