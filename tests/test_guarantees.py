@@ -60,6 +60,7 @@ def test_epsilon_of_mu_anywhere():
             assert epsilon == 0 or gaussian_delta_mp(mu, epsilon * (1 - 1e-8)) > delta
 
 
+@pytest.mark.theorem("thm-01-calibration")
 def test_gaussian_mu_anywhere():
     """μ(1 ± 1e-8), in 80 digits."""
     with mpmath.workdps(80):

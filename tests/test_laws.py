@@ -64,6 +64,7 @@ def hockey_stick(law, epsilon):
 @pytest.mark.theorem("cor-drs-2-13")
 @QUICK
 @given(st.floats(-6, 2), st.floats(-12, 12))
+@pytest.mark.theorem("thm-01-profile")
 def test_gaussian_delta_everywhere(log_mu, t):
     mu = 10**log_mu
     epsilon = mu * t + mu * mu / 2
@@ -78,6 +79,7 @@ def test_gaussian_delta_everywhere(log_mu, t):
 @pytest.mark.theorem("cor-11-profile")
 @QUICK
 @given(KINDS, RATES, SIGMAS, st.floats(-9, 9), st.booleans())
+@pytest.mark.theorem("thm-01-profile")
 def test_delta_everywhere(kind, rate, sigma, t, mirrored):
     """At the losses of outputs that occur, and at the same values below 0."""
     law = make(kind, rate, sigma)
@@ -182,6 +184,7 @@ def test_a_corner_costs_the_quadrature_nothing(law, corner):
 
 @pytest.mark.theorem("lem-01-gaussian")
 @pytest.mark.parametrize("law", MANY, ids=str)
+@pytest.mark.theorem("lem-01-gaussian")
 def test_samples_have_the_law(law):
     size = 200_000
     loss = law.sample(size, np.random.default_rng(3))

@@ -89,6 +89,7 @@ def closed_form(q, sigma, lam):
 @pytest.mark.theorem("lem-03-closed")
 @QUICK
 @given(RATES, SIGMAS, st.integers(1, 300))
+@pytest.mark.theorem("lem-03-closed", "lem-03-series")
 def test_three_routes_everywhere(rate, sigma, lam):
     lam = max(1, min(lam, int(5e3 * sigma)))
     exact = closed_form(rate, sigma, lam)
@@ -123,6 +124,7 @@ def test_real_orders_against_20_digits(q, sigma, lam):
 @pytest.mark.theorem("lem-02-gaussian")
 @QUICK
 @given(SIGMAS, st.floats(-3, 3.9))
+@pytest.mark.theorem("lem-02-gaussian")
 def test_gaussian_log_moment_everywhere(sigma, log_lam):
     """λ(λ+1)/(2σ²), for the law itself and for every sampling at rate 1."""
     lam = sigma * 10**log_lam
@@ -134,6 +136,7 @@ def test_gaussian_log_moment_everywhere(sigma, log_lam):
 @pytest.mark.theorem("thm-03-e2-e1")
 @QUICK
 @given(RATES, SIGMAS, st.floats(-2, 3))
+@pytest.mark.theorem("thm-03-e2-e1")
 def test_e2_is_at_least_e1(rate, sigma, log_lam):
     lam = sigma * 10**log_lam
     e1, e2 = (float(f(rate, sigma, lam)) for f in (log_e1, log_e2))
@@ -160,6 +163,7 @@ def test_the_log_moment_is_convex_and_its_slope_rises(rate, sigma, first, second
 @pytest.mark.theorem("cor-drs-3-3")
 @QUICK
 @given(st.floats(0.2, 1e3), STEPS, DELTAS)
+@pytest.mark.theorem("thm-abadi-2-1")
 def test_full_batches_compose_to_one_gaussian(sigma, steps, delta):
     """min over λ of c(λ+1) + log(1/δ)/λ, by hand: c + 2√(c log(1/δ)) at λ = √(log(1/δ)/c)."""
     c, log_delta = steps / (2 * sigma**2), math.log(1 / delta)
@@ -174,6 +178,7 @@ def test_full_batches_compose_to_one_gaussian(sigma, steps, delta):
 @pytest.mark.theorem("thm-07-cks")
 @settings(QUICK, max_examples=25)
 @given(RATES, st.floats(0.4, 8.0), st.floats(0.01, 4.0))
+@pytest.mark.theorem("thm-01-tail", "thm-abadi-2-2")
 def test_one_step_bounds_are_above_the_exact_delta(q, sigma, epsilon):
     """Hockey stick of one removal step: the test {z > t}, t where the density ratio is e^ε."""
     t = sigma**2 * math.log((math.exp(epsilon) - 1 + q) / q) + 0.5
