@@ -25,7 +25,7 @@ CODE_LINES, CODE_SHARE = 2000, 0.20
 CHECKED = "Checked: "
 # Chapters whose cells don't have a kind yet.
 UNCONVERTED = {
-    "00-conventions", "00-preface", "00-prerequisites", "02-log-moments",
+    "00-conventions", "00-preface", "00-prerequisites",
     "03-sampled-gaussian", "06-strong-composition", "07-renyi",
     "08-trade-offs", "11-noisy-sgd",
     "14-per-sample-gradients", "15-training-on-mnist", "16-figure-7",

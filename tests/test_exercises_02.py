@@ -1,0 +1,80 @@
+"""Plausible wrong solutions of chapter 2's exercises: each check refuses them all."""
+
+from wrong_solutions import tries
+
+RESPONSE = "float(np.logaddexp((lam + 1) * epsilon, -lam * epsilon) - np.logaddexp(0, epsilon))"
+LEAST = "float(np.min((moments + np.log(1 / delta)) / lams))"
+CLOSED = "float(total / 2 + np.sqrt(2 * total * np.log(1 / delta)))"
+RULE = "np.where(total > -1.0, 0.6, 0.2)"
+
+test_chapter_2 = tries("02-log-moments", {
+    "ex-02-1": {
+        "over outputs of d'": (RESPONSE, "float(np.logaddexp(lam * epsilon, (1 - lam) * epsilon) - np.logaddexp(0, epsilon))"),
+        "equally likely": (RESPONSE, "float(np.log(np.cosh(lam * epsilon)))"),
+        "the largest loss": (RESPONSE, "lam * epsilon"),
+        "no lie": (RESPONSE, "float((lam + 1) * epsilon - np.logaddexp(0, epsilon))"),
+        "not normalised": (" - np.logaddexp(0, epsilon)", ""),
+        "λ for λ + 1": ("(lam + 1)", "lam"),
+        "both λ + 1": ("-lam *", "-(lam + 1) *"),
+        "the lie's sign": ("-lam *", "lam *"),
+        "not a logarithm": (RESPONSE, "float(np.exp(np.logaddexp((lam + 1) * epsilon, -lam * epsilon) - np.logaddexp(0, epsilon)))"),
+        "Rényi divergence": (RESPONSE, "float(np.logaddexp((lam + 1) * epsilon, -lam * epsilon) - np.logaddexp(0, epsilon)) / lam"),
+        "λ times the mean": (RESPONSE, "lam * epsilon * np.tanh(epsilon / 2)"),
+        "the Gaussian's": (RESPONSE, "lam * (lam + 1) * epsilon**2 / 2"),
+        "log10": (RESPONSE, "float(np.logaddexp((lam + 1) * epsilon, -lam * epsilon) - np.logaddexp(0, epsilon)) / np.log(10)"),
+        "ε halved": ("    return", "    epsilon = epsilon / 2\n    return"),
+    },
+    "ex-02-2": {
+        "the sign of the logarithm": ("1 / delta", "delta"),
+        "the largest": ("np.min", "np.max"),
+        "log10": ("np.log(", "np.log10("),
+        "log2": ("np.log(", "np.log2("),
+        "δ left out": (" + np.log(1 / delta)", ""),
+        "only the logarithm divided": ("(moments + np.log(1 / delta)) / lams", "moments + np.log(1 / delta) / lams"),
+        "only the moment divided": ("(moments + np.log(1 / delta)) / lams", "moments / lams + np.log(1 / delta)"),
+        "λ + 1": ("/ lams", "/ (lams + 1)"),
+        "λ - 1": ("/ lams", "/ np.maximum(lams - 1, 1)"),
+        "the best order, not ε": (LEAST, "float(lams[np.argmin((moments + np.log(1 / delta)) / lams)])"),
+        "at the least moment": (LEAST, "float((np.min(moments) + np.log(1 / delta)) / lams[-1])"),
+        "at the first order": (LEAST, "float((moments[0] + np.log(1 / delta)) / lams[0])"),
+        "at the last order": (LEAST, "float((moments[-1] + np.log(1 / delta)) / lams[-1])"),
+        "orders up to 10": (LEAST, "float(np.min((moments[:10] + np.log(1 / delta)) / lams[:10]))"),
+        "1/δ without a logarithm": ("np.log(1 / delta)", "1 / delta"),
+        "all orders": (LEAST, "(moments + np.log(1 / delta)) / lams"),
+        "multiplied by the moment": ("moments + np", "moments * np"),
+    },
+    "ex-02-3": {
+        "the sum of the μ": ("np.sum(np.square(mus))", "np.sum(mus) ** 2"),
+        "the sum, not squared": ("np.square(mus)", "mus"),
+        "the mean": ("np.sum(np", "np.mean(np"),
+        "the largest": ("np.sum(np.square(mus))", "len(mus) * np.max(mus) ** 2"),
+        "the first only": ("np.sum(np.square(mus))", "mus[0] ** 2"),
+        "each step's ε": (CLOSED, "float(sum(m**2 / 2 + m * np.sqrt(2 * np.log(1 / delta)) for m in mus))"),
+        "no half": ("total / 2", "total"),
+        "half in the root": ("np.sqrt(2 * total", "np.sqrt(total"),
+        "no first term": ("total / 2 + ", ""),
+        "root of the total left out": ("np.sqrt(2 * total * np.log(1 / delta))", "total * np.sqrt(2 * np.log(1 / delta))"),
+        "log10": ("np.log(", "np.log10("),
+        "the exact ε": (CLOSED, "GaussianGuarantee(mu=float(np.sqrt(total))).epsilon(delta)"),
+        "the tail of the sum": (CLOSED, "float(total / 2 + np.sqrt(total) * norm.isf(delta))"),
+        "whole orders": (CLOSED, "MomentsGuarantee(law=GaussianLaw(float(1 / np.sqrt(total))), steps=1).epsilon(delta)"),
+        "4 decimals": (CLOSED, "round(float(total / 2 + np.sqrt(2 * total * np.log(1 / delta))), 4)"),
+    },
+    "ex-02-4": {
+        "always bold": (RULE, "np.full(total.shape, 0.6)"),
+        "always timid": (RULE, "np.full(total.shape, 0.2)"),
+        "bold above 0": ("-1.0", "0.0"),
+        "bold above 1": ("-1.0", "1.0"),
+        "bold above -0.3": ("-1.0", "-0.3"),
+        "bold above -3": ("-1.0", "-3.0"),
+        "bold below -1": ("total >", "total <"),
+        "timid in the last round": (RULE, "np.full(total.shape, 0.6 if left > 1 else 0.2)"),
+        "timid in the first round": (RULE, "np.full(total.shape, 0.6 if left < 5 else 0.2)"),
+        "timid at random": (RULE, "np.where(np.random.default_rng(left).random(total.size) < 0.02, 0.2, 0.6)"),
+        "in between": (RULE, "np.full(total.shape, 0.4)"),
+        "nearly timid": ("0.2)", "0.21)"),
+        "bolder than allowed": ("0.6", "0.61"),
+        "more timid than allowed": ("0.2)", "0.1)"),
+        "one number": (RULE, "0.6 if np.mean(total) > -1 else 0.2"),
+    },
+})  # fmt: skip
