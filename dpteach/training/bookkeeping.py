@@ -24,7 +24,7 @@ from torch.func import vmap
 
 from dpteach.training import formulas
 from dpteach.training.hypotheses import UnseenGradient, swapped, trainable
-from dpteach.training.pieces import ClippedSum, Explicit, Piece, joined, sum_of
+from dpteach.training.pieces import ClippedSum, Explicit, Piece, full_precision, joined, sum_of
 from dpteach.training.records import called, channels_last, flattened, length
 
 __all__ = ["Loss", "fast"]
@@ -63,7 +63,8 @@ def fast(model: nn.Module, loss: Loss, inputs: Any, targets: Any, clip_norm: flo
     if outside:
         copied |= outside
         return fast(model, loss, inputs, targets, clip_norm)
-    pieces = _pieces(parameters, calls.seen, gradients, copies)
+    with full_precision(next(iter(parameters.values())).device):
+        pieces = _pieces(parameters, calls.seen, gradients, copies)
     return sum_of([joined(pieces[p], p, batch) for p in parameters.values()], clip_norm)
 
 
@@ -184,6 +185,8 @@ class _Calls:
         """Note a call, and have the graph begin here if there's nothing trained below."""
         if not any(p is not None and p.requires_grad for p in layer._parameters.values()):
             return output
+        if output._is_view():  # its edge would move when the output is changed in place
+            output = output.clone()
         if not output.requires_grad:
             output = _Begin.apply(output, torch.zeros((), device=output.device, requires_grad=True))
         output.register_hook(partial(self.check_outermost, name, layer))

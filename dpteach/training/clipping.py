@@ -28,9 +28,9 @@ from torch import nn
 
 from dpteach import domain
 from dpteach.training.engines import ENGINES, Loss
-from dpteach.training.hypotheses import check_loss, check_model, explained, isolated, trainable
+from dpteach.training.hypotheses import check_loss, check_model, explained, isolated, trainable, written
 from dpteach.training.pieces import ClippedSum
-from dpteach.training.records import channels_last, check_records, flattened, length
+from dpteach.training.records import called, channels_last, check_records, flattened, length
 
 __all__ = [
     "ENGINES", "ClippedSum", "Loss", "added", "channels_last", "check_model", "check_records", "clipped_sum",
@@ -103,7 +103,8 @@ def _part(model: nn.Module, loss: Loss, inputs: Any, targets: Any, clip_norm: fl
         with isolated(model, loss):
             return ENGINES[engine](model, loss, inputs, targets, clip_norm)
     except (RuntimeError, LookupError, TypeError, AttributeError, NotImplementedError, AssertionError) as error:
-        raise explained(error, engine) from error
+        one = next(iter(_split(inputs, targets, 1)))[0]
+        raise written(model, lambda copy: called(copy, one)) or explained(error, engine) from error
 
 
 def nothing(model: nn.Module) -> ClippedSum:

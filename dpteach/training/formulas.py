@@ -113,6 +113,8 @@ def takes(layer: nn.Module, x: Tensor) -> bool:
 def apart(layer: nn.Module, x: Tensor, forward: Callable[[Tensor], Tensor] | None = None) -> Tensor:
     """A known layer's output for x (record, batch, …): both leading dimensions are one to the layer."""
     forward = forward or partial(type(layer).forward, layer)
+    if type(layer) is nn.Linear:
+        return forward(x.flatten(0, -2)).unflatten(0, x.shape[:-1]) if x.ndim > 2 else forward(x)
     if type(layer) in _ELEMENTWISE:
         return forward(x)
     return forward(x.flatten(0, 1)).unflatten(0, x.shape[:2])
@@ -140,17 +142,12 @@ def pieces_of(layer: nn.Module, x: Tensor, delta: Tensor) -> dict[str, Piece]:
     if type(layer) not in _ELEMENTWISE:
         delta = delta.unflatten(0, x.shape[:2])
     if isinstance(layer, nn.Linear):
-        return _dense_pieces(layer, x.reshape(len(x), -1, layer.in_features), _positions(delta))
+        return _dense_pieces(layer, x.reshape(len(x), -1, layer.in_features), delta.reshape(len(x), -1, layer.out_features))
     if isinstance(layer, (nn.Conv1d, nn.Conv2d)):
         return _conv_pieces(layer, x, delta)
     if isinstance(layer, nn.Embedding):
-        return {"weight": _embedding_piece(layer, x.reshape(len(x), -1).long(), _positions(delta))}
+        return {"weight": _embedding_piece(layer, x.reshape(len(x), -1).long(), delta.reshape(len(x), -1, layer.embedding_dim))}
     return _norm_pieces(layer, x, delta)
-
-
-def _positions(delta: Tensor) -> Tensor:
-    """(record, …, width) as (record, position, width)."""
-    return delta.reshape(len(delta), -1, delta.shape[-1])
 
 
 def _dense_pieces(

@@ -14,6 +14,7 @@ closures), and writes through `.data`, which PyTorch doesn't count.
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -29,7 +30,7 @@ from dpteach import domain
 
 __all__ = [
     "UnseenGradient", "changed", "check_loss", "check_model", "explained", "isolated", "keeps_statistics",
-    "swapped", "trainable",
+    "swapped", "trainable", "written",
 ]  # fmt: skip
 
 
@@ -118,7 +119,7 @@ weight, so they have no effect: use reduction='sum'
 
 # --- A forward pass writes nothing ------------------------------------------------------------------
 
-_OWN = set(vars(nn.Module()))  # a module's own dictionaries, and whether it's in train mode
+_OWN = set(vars(nn.Module())) - {"training"}  # a module's own dictionaries
 
 
 @contextmanager
@@ -149,7 +150,7 @@ records would be released without noise: compute it outside the training, or fre
             for key, (value, count) in old.items():
                 if _count(value) != count:
                     raise changed(_place(name, module, key))
-            for key, value in {**module._parameters, **module._buffers}.items():
+            for key, value in {**module._parameters, **module._buffers, **module._modules}.items():
                 if key not in old or old[key][0] is not value:
                     raise changed(_place(name, module, key))
     finally:
@@ -158,10 +159,11 @@ records would be released without noise: compute it outside the training, or fre
 
 
 def _held(module: nn.Module) -> Iterator[tuple[str, Any]]:
-    """What a module holds of its own: attributes, parameters and buffers."""
+    """What a module holds of its own: attributes, parameters, buffers and layers."""
     yield from ((key, value) for key, value in vars(module).items() if key not in _OWN)
     yield from module._parameters.items()
     yield from module._buffers.items()
+    yield from module._modules.items()
 
 
 def _count(value: Any) -> Any:
@@ -176,17 +178,17 @@ def _count(value: Any) -> Any:
 
 
 def _put_back(module: nn.Module, old: dict[str, tuple[Any, Any]]) -> None:
-    for held, others in ((module._parameters, module._buffers), (module._buffers, module._parameters)):
+    registered = module._parameters, module._buffers, module._modules
+    for held in registered:
         for key in list(held):
-            if key in old:
-                held[key] = old[key][0]
-            elif key not in others:
+            if key not in old:
                 del held[key]
-    for key in [key for key in vars(module) if key not in _OWN]:
-        if key not in old:
-            del module.__dict__[key]
-    registered = {**module._parameters, **module._buffers}
-    module.__dict__.update({key: value for key, (value, _) in old.items() if key not in registered})
+            else:
+                held[key] = old[key][0]  # type: ignore[index]
+    for key in [key for key in vars(module) if key not in _OWN and key not in old]:
+        del module.__dict__[key]
+    plain = {key: value for key, (value, _) in old.items() if not any(key in held for held in registered)}
+    module.__dict__.update(plain)
 
 
 def _place(name: str, module: nn.Module, key: str) -> str:
@@ -232,7 +234,7 @@ def swapped(model: nn.Module, values: Mapping[str, Tensor]) -> Iterator[None]:
 # --- Errors of PyTorch, as sentences ----------------------------------------------------------------
 
 _SENTENCES = {
-    r"Target -?\d+ is out of bounds": "targets holds a class number that the model has no output for:"
+    r"Target -?\d+ is out of bounds|^index -?\d+ is out of bounds": "targets holds a class number that the model has no output for:"
     " number the classes from 0, or give the model more outputs",
     r"index out of range in self": "inputs holds a number beyond an embedding's table:"
     " give the Embedding more rows",
@@ -242,6 +244,24 @@ _SENTENCES = {
     " convert the inputs, as in inputs.float()",
     r"view size|view\(\)": "a tensor is viewed that isn't contiguous: use reshape instead of view",
 }
+
+
+def written(model: nn.Module, run: Callable[[nn.Module], Any]) -> ValueError | None:
+    """The refusal of what `run` writes into a copy of the model, where an engine only knows that it failed.
+
+    >>> written(nn.Linear(1, 1), lambda copy: copy.register_buffer("last", torch.ones(1)))
+    ValueError("'last' of the model itself (Linear) is changed by a forward pass; what it keeps of the \
+records would be released without noise: compute it outside the training, or freeze it")
+    """
+    try:
+        model = copy.deepcopy(model)
+        with isolated(model), torch.no_grad():
+            run(model)
+    except ValueError as error:
+        return error if "is changed by a forward pass" in str(error) else None
+    except Exception:  # whatever a model or its copy may raise
+        return None
+    return None
 
 
 def explained(error: Exception, engine: str) -> ValueError:

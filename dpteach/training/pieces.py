@@ -17,7 +17,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-__all__ = ["ClippedSum", "Explicit", "Piece", "Product", "Rows", "clipping_factors", "joined", "sum_of"]
+__all__ = [
+    "ClippedSum", "Explicit", "Piece", "Product", "Rows", "clipping_factors", "full_precision", "joined", "sum_of",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -168,9 +170,20 @@ def joined(pieces: list[Piece], parameter: Tensor, batch: int) -> Piece:
 
 def sum_of(pieces: list[Piece], clip_norm: float) -> ClippedSum:
     """Norms over all parameters, then the weighted sums over the records whose norm is finite."""
-    norms = torch.linalg.vector_norm(torch.stack([piece.norms() for piece in pieces]), dim=0)
-    finite = norms.isfinite()
-    if not finite.all():
-        pieces = [piece.only(finite) for piece in pieces]
-    factors = clipping_factors(norms, clip_norm)
-    return ClippedSum(tuple(piece.weighted_sum(factors) for piece in pieces), norms)
+    with full_precision(pieces[0][0].device):
+        norms = torch.linalg.vector_norm(torch.stack([piece.norms() for piece in pieces]), dim=0)
+        finite = norms.isfinite()
+        if not finite.all():
+            pieces = [piece.only(finite) for piece in pieces]
+        factors = clipping_factors(norms, clip_norm)
+        return ClippedSum(tuple(piece.weighted_sum(factors) for piece in pieces), norms)
+
+
+def full_precision(device: torch.device) -> torch.autocast:
+    """Products as precise as their factors, also where the model runs under autocast.
+
+    >>> with torch.autocast("cpu", torch.bfloat16), full_precision(torch.device("cpu")):
+    ...     (torch.eye(2) @ torch.eye(2)).dtype
+    torch.float32
+    """
+    return torch.autocast(device.type, enabled=False)
