@@ -29,7 +29,7 @@ UNCONVERTED = {
     "03-sampled-gaussian", "06-strong-composition", "07-renyi",
     "11-noisy-sgd",
     "14-per-sample-gradients", "15-training-on-mnist", "16-figure-7",
-    "17-which-noise", "18-auditing", "19-beyond-one-machine", "20-reporting", "oracles",
+    "18-auditing", "19-beyond-one-machine", "20-reporting", "oracles",
 }
 
 GLUE = re.compile(r"\{glue(?::\w+)?\}`([^`:]+)(?::[^`]*)?`|```+\{glue(?::\w+)?\} *([^\s`]+)")
