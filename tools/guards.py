@@ -26,7 +26,7 @@ CHECKED = "Checked: "
 # Chapters whose cells don't have a kind yet.
 UNCONVERTED = {
     "00-conventions", "00-preface", "00-prerequisites",
-    "03-sampled-gaussian", "06-strong-composition",
+    "06-strong-composition",
     "11-noisy-sgd",
     "14-per-sample-gradients", "15-training-on-mnist", "16-figure-7",
     "18-auditing", "19-beyond-one-machine", "20-reporting", "oracles",
