@@ -49,8 +49,10 @@ def one_thread():
 @pytest.fixture(scope="module")
 def chapter():
     """The functions of the chapter, as they stand there."""
-    tree = ast.parse("\n".join(c.source for c in jupytext.read(CHAPTER).cells if c.cell_type == "code"))
-    return {node.name: ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    tree = ast.parse("\n".join(c.source for c in jupytext.read(CHAPTER).cells
+                               if c.cell_type == "code"))
+    return {node.name: ast.unparse(node) for node in ast.walk(tree)
+            if isinstance(node, ast.FunctionDef)}
 
 
 @pytest.fixture(scope="module")
@@ -61,9 +63,11 @@ def lab(chapter):
     from dpteach.laws import mixture_loss
     from dpteach.training import sampling
 
-    names = ["linear_loss", "blocks", "observe", "likelihood_ratio", "spread", "replaced_blocks", "pair_score",
+    names = ["linear_loss", "blocks", "observe", "likelihood_ratio", "spread", "replaced_blocks",
+             "pair_score",
              "half_the_noise", "no_clipping", "noise_reused", "drawn_size_divisor"]  # fmt: skip
-    space = {"np": np, "torch": torch, "nn": torch.nn, "sampling": sampling, "mixture_loss": mixture_loss,
+    space = {"np": np, "torch": torch, "nn": torch.nn, "sampling": sampling,
+             "mixture_loss": mixture_loss,
              "noisy_step": noisy_step, "replace": replace}  # fmt: skip
     for name in names:
         exec(compile(chapter[name], str(CHAPTER), "exec"), space)
@@ -104,7 +108,8 @@ def test_textbook_limits():
     low, high = clopper_pearson(10, 20, 0.025)
     assert (round(float(low), 4), round(float(high), 4)) == (0.2720, 0.7280)
     assert round(float(clopper_pearson(0, 30, 0.025)[1]), 4) == 0.1157
-    assert float(clopper_pearson(0, 100, 0.05)[1]) == pytest.approx(1 - 0.05 ** (1 / 100), rel=1e-12)
+    assert float(clopper_pearson(0, 100, 0.05)[1]) == pytest.approx(1 - 0.05 ** (1 / 100),
+                                                                    rel=1e-12)
 
 
 @pytest.mark.theorem("lem-18-cp")
@@ -140,10 +145,12 @@ def test_an_audit_by_hand():
 
 @pytest.mark.theorem("thm-18-corner")
 @quick
-@given(st.integers(1, 3000), st.integers(1, 3000), st.floats(0, 1), st.floats(0, 1), st.sampled_from([0.0, 1e-5, 0.1]))
+@given(st.integers(1, 3000), st.integers(1, 3000), st.floats(0, 1), st.floats(0, 1),
+       st.sampled_from([0.0, 1e-5, 0.1]))
 def test_the_three_views_agree(absent, present, first, second, delta):
     result = Audit(
-        false_positives=round(first * absent), absent=absent, false_negatives=round(second * present), present=present
+        false_positives=round(first * absent), absent=absent,
+        false_negatives=round(second * present), present=present
     )
     epsilon = result.epsilon(delta)
     assert 0 <= epsilon < math.inf and result.mu >= 0
@@ -162,26 +169,33 @@ def test_the_three_views_agree(absent, present, first, second, delta):
 
 
 def test_every_valid_guarantee_passes_below_the_chords():
-    """At the true errors of a Gaussian's tests the polygon lies above the curve, and touches it at the corner."""
+    """At the true errors of a Gaussian's tests the polygon lies above the curve, and touches it at
+    the corner."""
     for mu, alpha in product((0.5, 2.0), (0.01, 0.2)):
         beta = float(gaussian_tradeoff(mu, alpha))
         runs = 10**9
-        result = Audit(false_positives=int(alpha * runs), absent=runs, false_negatives=int(beta * runs), present=runs)
+        result = Audit(false_positives=int(alpha * runs), absent=runs,
+                       false_negatives=int(beta * runs), present=runs)
         grid = np.linspace(0, 1, 501)
         assert np.all(result.f(grid) >= gaussian_tradeoff(mu, grid) - 1e-9)
-        assert float(result.f(alpha)) == pytest.approx(beta, abs=5e-4) and result.mu == pytest.approx(mu, abs=2e-3)
+        assert float(result.f(alpha)) == pytest.approx(beta, abs=5e-4)
+        assert result.mu == pytest.approx(mu, abs=2e-3)
         assert result.epsilon(1e-6) <= GaussianGuarantee(mu=mu).epsilon(1e-6)
 
 
 def test_counts_and_choice_of_a_threshold():
     absent, present = [0.0, 1.0, 2.0, 3.0], [1.0, 2.5, 4.0]
     result = audit_scores(absent, present, 2.0)  # a score equal to the threshold means absent
-    assert (result.false_positives, result.false_negatives, result.absent, result.present) == (1, 1, 4, 3)
+    assert (result.false_positives, result.false_negatives, result.absent, result.present) == (1, 1,
+                                                                                               4, 3)
     assert audit_scores(absent, present, math.inf).false_negatives == 3
     rng = np.random.default_rng(1)
     absent, present = rng.normal(0, 1, 300), rng.normal(2, 1, 200)
-    best = max((audit_scores(absent, present, t).epsilon(0.01), t) for t in np.concatenate([absent, present]))
-    assert audit_scores(absent, present, best_threshold(absent, present, 0.01)).epsilon(0.01) == pytest.approx(best[0])
+    best = max((audit_scores(absent, present, t).epsilon(0.01), t)
+               for t in np.concatenate([absent, present]))
+    assert audit_scores(absent, present,
+                        best_threshold(absent, present,
+                                       0.01)).epsilon(0.01) == pytest.approx(best[0])
     held = held_out_audit(absent, present, 0.01)
     threshold = best_threshold(absent[::2], present[::2], 0.01)
     assert held == audit_scores(absent[1::2], present[1::2], threshold)
@@ -219,7 +233,8 @@ def test_one_run_tail_in_forty_digits():
 
 
 def best_tail(table, right, v):
-    """Largest P[at least v right] of a table P[o | s], guesses chosen for each output, coins fair."""
+    """Largest P[at least v right] of a table P[o | s], guesses chosen for each output, coins
+    fair."""
     return ((right >= v) @ table).max(axis=0).sum() / len(table)
 
 
@@ -229,21 +244,25 @@ def test_no_pure_mechanism_beats_the_binomial_and_randomised_response_attains_it
     rng = np.random.default_rng(0)
     coins = np.array(list(product((0, 1), repeat=3)))
     answers = np.array(list(product((-1, 0, 1), repeat=3)))
-    hits = (((answers[:, None] == 1) & (coins == 1)) | ((answers[:, None] == -1) & (coins == 0))).sum(axis=2)
+    right = (answers[:, None] == 1) & (coins == 1) | (answers[:, None] == -1) & (coins == 0)
+    hits = right.sum(axis=2)
     p = 1 / (1 + math.exp(-epsilon))
-    response = np.array([[math.prod(p if a == b else 1 - p for a, b in zip(s, o, strict=True)) for o in coins]
+    response = np.array([[math.prod(p if a == b else 1 - p for a, b in zip(s, o, strict=True))
+                          for o in coins]
                          for s in coins])  # fmt: skip
     for guesses, v in ((g, v) for g in (1, 2, 3) for v in range(g + 1)):
         right = hits[np.abs(answers).sum(axis=1) == guesses]
         bound = one_run_tail(v, guesses, epsilon, canaries=3)
         assert best_tail(response, right, v) == pytest.approx(bound, rel=1e-12)
         for _ in range(40):
-            table = np.exp(epsilon / 2 * rng.random((8, 5)))  # weights within e^{ε/2}: ε-DP after scaling
+            # weights within e^{ε/2}: ε-DP after scaling
+            table = np.exp(epsilon / 2 * rng.random((8, 5)))
             assert best_tail(table / table.sum(axis=1, keepdims=True), right, v) <= bound + 1e-12
 
 
 def test_the_approximate_bound_holds_where_the_law_is_known():
-    """Two (ε, δ)-DP mechanisms: each coin shown with probability δ, or all at once with probability δ."""
+    """Two (ε, δ)-DP mechanisms: each coin shown with probability δ, or all at once with probability
+    δ."""
     for m, epsilon, delta in product((1, 5, 60), (0.0, 1.0), (1e-4, 1e-2)):
         p = 1 / (1 + math.exp(-epsilon))
         for v in range(m + 1):
@@ -272,7 +291,8 @@ def test_one_run_covers_randomised_response():
     """Exact: the probability that the bound exceeds ε is at most 5 %."""
     for epsilon, guesses in product((0.0, 0.5, 2.0), (10, 80)):
         p = 1 / (1 + math.exp(-epsilon))
-        wrong = [v for v in range(guesses + 1) if one_run_epsilon(v, guesses, canaries=guesses) > epsilon + 1e-9]
+        wrong = [v for v in range(guesses + 1)
+                 if one_run_epsilon(v, guesses, canaries=guesses) > epsilon + 1e-9]
         assert sum(binom.pmf(wrong, guesses, p)) <= 0.05
 
 
@@ -336,7 +356,8 @@ def test_two_hundred_audits_of_the_code_under_replace_one(lab):
 
 @pytest.mark.parametrize(
     ("step", "score"),
-    [("half_the_noise", "likelihood_ratio"), ("no_clipping", "likelihood_ratio"), ("noise_reused", "spread")],
+    [("half_the_noise", "likelihood_ratio"), ("no_clipping", "likelihood_ratio"),
+     ("noise_reused", "spread")],
 )
 def test_a_planted_bug_is_found_and_correct_code_is_not_accused(lab, step, score):
     run = NoisySGD(n=1000, batch_size=900, steps=4, noise_multiplier=2.0)
@@ -354,13 +375,16 @@ def test_records_of_the_divisor(lab):
     run = NoisySGD(**kept["run"])
     claimed = TensorPower(laws=run.laws("add-remove"), steps=1).epsilon(kept["delta"])
     runs = kept["runs"]
-    bounds = [Audit(false_positives=a, absent=runs, false_negatives=b, present=runs).epsilon(kept["delta"])
+    bounds = [Audit(false_positives=a, absent=runs, false_negatives=b,
+                    present=runs).epsilon(kept["delta"])
               for a, b in kept["counts"]]  # fmt: skip
     assert np.mean(np.array(bounds) > claimed) >= 0.9
     seeds = range(2 * runs, 2 * runs + 60)  # a prefix of the second audit's runs
-    score = [record_audits.small_run(record_audits.drawn_size_divisor, run, False, s) for s in seeds]
+    score = [record_audits.small_run(record_audits.drawn_size_divisor, run, False, s)
+             for s in seeds]
     assert np.mean(score) == pytest.approx(-1, abs=0.6)  # the wrong divisor turns 9 into 10
-    assert np.mean([record_audits.small_run(noisy_step, run, False, s) for s in seeds]) == pytest.approx(0, abs=0.6)
+    assert np.mean([record_audits.small_run(noisy_step, run, False, s)
+                    for s in seeds]) == pytest.approx(0, abs=0.6)
 
 
 def test_records_of_the_image_are_made_again():
@@ -379,7 +403,8 @@ def test_records_of_the_image_are_made_again():
 @pytest.mark.parametrize("name", ["divisor", "image"])
 def test_a_record_says_how_it_was_made(name):
     kept = KEPT[name]
-    assert date.fromisoformat(kept["date"]) and {"torch", "numpy", "python"} <= set(kept["versions"])
+    assert date.fromisoformat(kept["date"]) and {"torch", "numpy",
+                                                 "python"} <= set(kept["versions"])
     want = record_audits.DIVISOR if name == "divisor" else record_audits.IMAGE
     assert {key: kept[key] for key in want} == want
 
@@ -387,7 +412,8 @@ def test_a_record_says_how_it_was_made(name):
 def test_the_chapter_shows_the_recorded_code(chapter):
     tree = ast.parse(Path(record_audits.__file__).read_text("utf-8"))
     tool = {node.name: ast.unparse(node) for node in tree.body if isinstance(node, ast.FunctionDef)}
-    shown = ["linear_loss", "drawn_size_divisor", "small_run", "small_scores", "image_data", "image_model", "image_run"]
+    shown = ["linear_loss", "drawn_size_divisor", "small_run", "small_scores", "image_data",
+             "image_model", "image_run"]
     assert [name for name in shown if tool[name] != chapter[name]] == []
 
 

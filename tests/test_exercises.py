@@ -195,7 +195,8 @@ def bound(tree):
 def defined(tree):
     """Names that a cell binds at its top level: not the local variables of its functions."""
     own = [node for node in tree.body if not isinstance(node, (ast.FunctionDef, ast.ClassDef))]
-    functions = {node.name for node in tree.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+    functions = {node.name for node in tree.body
+                 if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
     return functions | bound(ast.Module(own, []))
 
 
@@ -268,7 +269,8 @@ def test_an_exercise_without_its_solution_fails_politely(page, index):
     stub_source = strip_code(answer_cell(page, index).source)
     assert "NotImplementedError" in stub_source and "SOLUTION" not in stub_source
     with pytest.raises(ExerciseFailed, match="not written yet"):
-        run_check(page, index, lambda space: run_cell(stub_source, f"<{page.stem}, stub {index}>", space))
+        run_check(page, index,
+                  lambda space: run_cell(stub_source, f"<{page.stem}, stub {index}>", space))
 
 
 def disturbed(value):

@@ -11,7 +11,8 @@ CONSTANT = "np.sqrt((np.e - 1) * (2 * k + 1) ** 2 / (k * (k + 1)))"
 
 test_chapter_4 = tries("04-lemma-3", {
     "ex-04-1": {
-        "not rounded": ("int(np.floor(sigma**2 * np.log(1 / (q * sigma))))", "sigma**2 * np.log(1 / (q * sigma))"),
+        "not rounded": ("int(np.floor(sigma**2 * np.log(1 / (q * sigma))))",
+                        "sigma**2 * np.log(1 / (q * sigma))"),
         "rounded up": ("np.floor", "np.ceil"),
         "rounded to the nearest": ("np.floor", "np.round"),
         "one too few": ("return int", "return -1 + int"),
@@ -30,7 +31,8 @@ test_chapter_4 = tries("04-lemma-3", {
     "ex-04-2": {
         "the alternating sum in floats": "small_moment = central_moment",
         "expm1 in floats": ("sum(count(k) * s ** (2 * k) / factorial(k) for k in range(1, 31))",
-                            "sum((-1) ** (t - j) * comb(t, j) * np.expm1(comb(j, 2) * s**2) for j in range(t + 1))"),
+                            "sum((-1) ** (t - j) * comb(t, j) * np.expm1(comb(j, 2) * s**2) for j "
+                            "in range(t + 1))"),
         "the first term only": ("range(1, 31)", "[(t + 1) // 2]"),
         "two terms": ("range(1, 31)", "[(t + 1) // 2, (t + 1) // 2 + 1]"),
         "few terms": ("range(1, 31)", "range(1, 6)"),
@@ -52,15 +54,18 @@ test_chapter_4 = tries("04-lemma-3", {
         "a coarse grid": GRID,
         "λ = 4": ("sigma, 3)", "sigma, 4)", *GRID),
         "λ = 2": ("sigma, 3)", "sigma, 2)", *GRID),
-        "λ + 1 = 4 for λ in the moment": ("log_e2_integer(q, sigma, 3)", "log_e2_integer(q, sigma, 4)", *GRID),
+        "λ + 1 = 4 for λ in the moment": ("log_e2_integer(q, sigma, 3)",
+                                          "log_e2_integer(q, sigma, 4)", *GRID),
         "the border from λ alone": (BORDER, "np.exp(-3 / sigma**2) / sigma"),
         "the larger border": (BORDER, "max(1 / 16, np.exp(-3 / sigma**2)) / sigma"),
         "q not divided by σ": (BORDER, "min(1 / 16, np.exp(-3 / sigma**2))"),
         "q at σ = 1": (BORDER, "np.exp(-3)"),
         "e^{-4/σ²}": ("-3 / sigma**2", "-4 / sigma**2", *GRID),
-        "E2 - 1 for its logarithm": ("log_e2_integer(q, sigma, 3)", "np.expm1(log_e2_integer(q, sigma, 3))"),
+        "E2 - 1 for its logarithm": ("log_e2_integer(q, sigma, 3)",
+                                     "np.expm1(log_e2_integer(q, sigma, 3))"),
         "the theorem's 1.06": "end_of_exception = lambda: 1.06",
-        "the second-order term": ("log_e2_integer(q, sigma, 3)", "6 * q**2 * np.expm1(sigma**-2)", *GRID),
+        "the second-order term": ("log_e2_integer(q, sigma, 3)", "6 * q**2 * np.expm1(sigma**-2)",
+                                  *GRID),
         "the q, not the σ": ("brentq(excess, 1.0, 1.3)", "1 / (16 * brentq(excess, 1.0, 1.3))"),
     },
     "ex-04-4": {
@@ -69,7 +74,8 @@ test_chapter_4 = tries("04-lemma-3", {
         "lower s": ("/ s1", "/ s0", "(q1 * s1)", "(q1 * s0)"),
         "middle": ("    largest =", "    q1, s1 = (q0 + q1) / 2, (s0 + s1) / 2\n    largest ="),
         "upper moment over the lower corner's area": ("(q1 * s1)", "(q0 * s0)"),
-        "logarithm": ("np.expm1(log_e2_integer(q1, 1 / s1, lam))", "log_e2_integer(q1, 1 / s1, lam)"),
+        "logarithm": ("np.expm1(log_e2_integer(q1, 1 / s1, lam))",
+                      "log_e2_integer(q1, 1 / s1, lam)"),
         "exp for expm1": ("np.expm1", "np.exp"),
         "s left out": ("(q1 * s1) ** 2", "q1**2"),
         "q left out": ("(q1 * s1) ** 2", "s1**2"),

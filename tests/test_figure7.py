@@ -1,4 +1,5 @@
-"""Figure 7's recorded trainings: what they say they are, what they came to, and that the code still makes them."""
+"""Figure 7's recorded trainings: what they say they are, what they came to, and that the code still
+makes them."""
 
 import json
 import math
@@ -13,13 +14,15 @@ import torch
 
 from dpteach.run import NoisySGD
 
-# Dong, Roth and Su 2022, Figure 7; learning rates and clipping norms as in TensorFlow Privacy's tutorial.
+# Dong, Roth and Su 2022, Figure 7; learning rates and clipping norms as in TensorFlow Privacy's
+# tutorial.
 TABLE = {
     "A": {"sigma": 1.3, "epochs": 15, "steps": 3516, "learning_rate": 0.25, "clip_norm": 1.5},
     "B": {"sigma": 1.1, "epochs": 60, "steps": 14063, "learning_rate": 0.15, "clip_norm": 1.0},
     "C": {"sigma": 0.7, "epochs": 45, "steps": 10547, "learning_rate": 0.25, "clip_norm": 1.5},
 }
-EXPECTED = {"A": (95.0, 0.6), "B": (96.4, 0.5), "C": (97.1, 0.5)}  # noise σC: mean over the last epoch and seeds
+# noise σC: mean over the last epoch and seeds
+EXPECTED = {"A": (95.0, 0.6), "B": (96.4, 0.5), "C": (97.1, 0.5)}
 NAME = re.compile(r"([ABC])-([12])(-shuffled)?-seed(\d+)")
 RECORDS = json.loads(figure7.FILE.read_text("utf-8"))
 
@@ -50,7 +53,8 @@ def test_a_record_says_what_was_run(key):
     }
     assert record["learning_rate"] == row["learning_rate"] and record["seed"] == int(seed)
     assert record["steps"] == row["steps"] and record["skipped"] == 0
-    assert re.match(r"\d+\.\d+", record["versions"]["torch"]) and re.match(r"3\.\d+", record["versions"]["python"])
+    assert re.match(r"\d+\.\d+", record["versions"]["torch"])
+    assert re.match(r"3\.\d+", record["versions"]["python"])
     assert date.fromisoformat(record["date"]) and record["threads"] >= 1
 
 
@@ -66,7 +70,8 @@ def test_a_record_holds_each_epoch_and_four_evaluations_in_the_last(key):
 
 @pytest.mark.parametrize("name", sorted(TABLE))
 def test_three_seeds_of_each_noise_and_one_shuffled_run_are_recorded(name):
-    wanted = {f"{name}-{factor}-seed{seed}" for factor in (1, 2) for seed in (1, 2, 3)} | {f"{name}-1-shuffled-seed1"}
+    wanted = {f"{name}-{factor}-seed{seed}" for factor in (1, 2)
+              for seed in (1, 2, 3)} | {f"{name}-1-shuffled-seed1"}
     assert wanted <= set(RECORDS)
 
 
@@ -92,7 +97,8 @@ def test_twice_the_noise_costs_more_than_the_seeds_differ(name):
 def test_run_a_by_the_letter_of_algorithm_1():
     literal = mean("A", 2)
     assert literal is not None, "run A with noise 2σC isn't recorded: make figure7"
-    centre, width = EXPECTED["A"]  # of noise σC: the printed accuracy; twice the noise is nowhere near it
+    # of noise σC: the printed accuracy; twice the noise is nowhere near it
+    centre, width = EXPECTED["A"]
     assert literal < centre - 3 * width
 
 
@@ -110,7 +116,8 @@ def test_the_first_steps_come_out_again(name, factor, batches, seed):
     kept = RECORDS[figure7.key(name, factor, seed, batches)]["prefix"]
     again = figure7.first_steps(name, factor, seed, batches)
     assert again["steps"] == kept["steps"] == 40
-    np.testing.assert_allclose(again["parameter_norms"], kept["parameter_norms"], rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(again["parameter_norms"], kept["parameter_norms"], rtol=1e-3,
+                               atol=1e-3)
     np.testing.assert_allclose(again["accuracy"], kept["accuracy"], atol=0.5)
 
 
@@ -125,7 +132,8 @@ def test_a_shuffled_pass_takes_each_record_once():
 def test_a_run_with_twice_the_noise_is_algorithm_1():
     for name, row in TABLE.items():
         literal = NoisySGD.drs22(
-            n=60000, batch_size=256, epochs=row["epochs"], sigma=row["sigma"], clip_norm=row["clip_norm"]
+            n=60000, batch_size=256, epochs=row["epochs"], sigma=row["sigma"],
+            clip_norm=row["clip_norm"]
         )
         assert figure7.the_run(name, 2) == literal
 

@@ -9,7 +9,14 @@ from scipy.fft import next_fast_len
 from scipy.special import ndtr
 from scipy.stats import binom
 
-from dpteach.laws import GaussianLaw, PoissonLaw, SubsampledLaw, gaussian_delta, loss_masses, loss_range
+from dpteach.laws import (
+    GaussianLaw,
+    PoissonLaw,
+    SubsampledLaw,
+    gaussian_delta,
+    loss_masses,
+    loss_range,
+)
 from dpteach.numerics.lattice import (
     _WRAPPED,
     Lattice,

@@ -1,8 +1,10 @@
-"""Numbers of other programs: every record of golden.json is compared, and the installed ones run on shared grids.
+"""Numbers of other programs: every record of golden.json is compared, and the installed ones run on
+shared grids.
 
-`CHECKS` is the register: each record must fit exactly one of its rows, whose function compares the record with what
-dpteach says of the same run. The last test moves each recorded number by 5 % and asks that its check fails: so a
-record is really read. The page "Against other programs" explains where programs disagree.
+`CHECKS` is the register: each record must fit exactly one of its rows, whose function compares the
+record with what dpteach says of the same run. The last test moves each recorded number by 5 % and
+asks that its check fails: so a record is really read. The page "Against other programs" explains
+where programs disagree.
 """
 
 import copy
@@ -31,7 +33,14 @@ from dpteach.composition import optimal_composition_epsilon, strong_composition_
 from dpteach.guarantees import GaussianGuarantee, gaussian_mu, gaussian_tradeoff
 from dpteach.laws import GaussianLaw, PoissonLaw, SubsampledLaw, gaussian_delta, mixture_loss
 from dpteach.limits import central_limit, functionals, poisson_clt_mu, subsampled_clt_mu
-from dpteach.moments import MomentsGuarantee, log_e2, renyi_delta, renyi_divergence, renyi_epsilon, tail_bound_epsilon
+from dpteach.moments import (
+    MomentsGuarantee,
+    log_e2,
+    renyi_delta,
+    renyi_divergence,
+    renyi_epsilon,
+    tail_bound_epsilon,
+)
 from dpteach.run import NoisySGD
 from dpteach.tensor_power import TensorPower
 
@@ -44,7 +53,8 @@ def facts(record):
 
 @lru_cache
 def bracket(q, sigma, steps, delta, which="add-remove"):
-    """[lower, upper] of ε. `which`: add-remove, remove, add, or fixed-size (C_p(G), replace-one)."""
+    """[lower, upper] of ε. `which`: add-remove, remove, add, or fixed-size (C_p(G),
+    replace-one)."""
     laws = {
         "remove": (PoissonLaw(q, sigma, "remove"),), "add": (PoissonLaw(q, sigma, "add"),),
         "add-remove": (PoissonLaw(q, sigma, "remove"), PoissonLaw(q, sigma, "add")),
@@ -67,12 +77,15 @@ def by_orders(record, orders, convert):
 
 
 def fft_epsilon(q, sigma, steps, delta):
-    """ε of Poisson batches under replace-one, (1-q)N(0,σ²) + qN(±1,σ²), by a plain FFT: no code of dpteach."""
+    """ε of Poisson batches under replace-one, (1-q)N(0,σ²) + qN(±1,σ²), by a plain FFT: no code of
+    dpteach."""
     h, half = 2e-4, 2**17  # losses are rounded up to a grid from -half·h to half·h
     x = np.linspace(-1 - 12 * sigma, 1 + 12 * sigma, 400_001)
-    loss = sum(s * np.logaddexp(math.log1p(-q), math.log(q) + (2 * s * x - 1) / (2 * sigma**2)) for s in (1, -1))
+    loss = sum(s * np.logaddexp(math.log1p(-q), math.log(q) + (2 * s * x - 1) / (2 * sigma**2))
+               for s in (1, -1))
     p = np.diff((1 - q) * ndtr(x / sigma) + q * ndtr((x - 1) / sigma))
-    mass = np.bincount(np.round((loss[1:] + loss[:-1]) / 2 / h).astype(int) % (2 * half), p, 2 * half)
+    mass = np.bincount(np.round((loss[1:] + loss[:-1]) / 2 / h).astype(int) % (2 * half), p,
+                       2 * half)
     total = irfft(rfft(mass) ** steps, 2 * half)
     z = np.concatenate([np.arange(half), np.arange(-half, 0)]) * h
     low, high = 0.0, half * h
@@ -95,12 +108,14 @@ def near(value, expected, rtol):
 
 
 def renyi_dp_accounting(record):
-    """Equal at whole orders; at fractional ones its moments are too large: the signs of binomials are missing."""
+    """Equal at whole orders; at fractional ones its moments are too large: the signs of binomials
+    are missing."""
     epsilon, order = by_orders(record, DEFAULT_RDP_ORDERS, renyi_epsilon)
     theirs, at = record["value"]
     assert at in DEFAULT_RDP_ORDERS
     if epsilon == 0:
-        assert theirs == 0 and at == min(DEFAULT_RDP_ORDERS)  # it takes the first of many orders that give 0
+        # it takes the first of many orders that give 0
+        assert theirs == 0 and at == min(DEFAULT_RDP_ORDERS)
         return
     within(theirs / epsilon, 1 - 1e-9, 1 + 1e-9 if at == round(at) else 5e-3 + 1)
     own = by_orders(record, [at], renyi_epsilon)[0]
@@ -109,7 +124,8 @@ def renyi_dp_accounting(record):
 
 def tail_dp_accounting(record):
     q, sigma, steps = facts(record)
-    epsilon, order = MomentsGuarantee(law=PoissonLaw(q, sigma), steps=steps).best(record["params"]["delta"])
+    epsilon, order = MomentsGuarantee(law=PoissonLaw(q, sigma),
+                                      steps=steps).best(record["params"]["delta"])
     near(record["value"], [epsilon, order], 1e-10)
 
 
@@ -128,11 +144,13 @@ def renyi_opacus(record):
 
 
 def renyi_autodp(record):
-    """Whole orders, but all real ones at q = 1. It finds its best order by a search of limited accuracy."""
+    """Whole orders, but all real ones at q = 1. It finds its best order by a search of limited
+    accuracy."""
     q, sigma, steps = facts(record)
     epsilon = by_orders(record, range(2, 513), renyi_epsilon)[0]
     if q == 1:
-        epsilon = MomentsGuarantee(law=PoissonLaw(q, sigma), steps=steps, orders="real", conversion="renyi").epsilon(
+        epsilon = MomentsGuarantee(law=PoissonLaw(q, sigma), steps=steps, orders="real",
+                                   conversion="renyi").epsilon(
             record["params"]["delta"])
     near(record["value"], epsilon, 1e-6)
 
@@ -149,7 +167,8 @@ def optimistic(record):
 
 
 def poisson_replace_one(record):
-    """No analysis of dpteach covers the pair: it refuses it. So the number is compared with a plain FFT."""
+    """No analysis of dpteach covers the pair: it refuses it. So the number is compared with a plain
+    FFT."""
     q, sigma, steps = facts(record)
     double = 2 if "sigma*2" in record["function"] else 1
     near(record["value"], fft_epsilon(q, double * sigma, steps, record["params"]["delta"]), 1e-3)
@@ -158,13 +177,16 @@ def poisson_replace_one(record):
 
 
 def renyi_without_replacement(record):
-    """A looser bound than the moments of C_p(G): above them, and what the installed program still says."""
+    """A looser bound than the moments of C_p(G): above them, and what the installed program still
+    says."""
     q, sigma, steps = facts(record)
     theirs, order = record["value"]
-    own = MomentsGuarantee(law=SubsampledLaw(q, sigma), steps=steps, conversion="renyi").epsilon(1e-5)
+    own = MomentsGuarantee(law=SubsampledLaw(q, sigma), steps=steps,
+                           conversion="renyi").epsilon(1e-5)
     within(own / theirs, 0.5, 1.0)
     made = RdpAccountant(neighboring_relation=dp_accounting.NeighboringRelation.REPLACE_ONE)
-    event = dp_accounting.SampledWithoutReplacementDpEvent(60000, 256, dp_accounting.GaussianDpEvent(sigma))
+    event = dp_accounting.SampledWithoutReplacementDpEvent(60000, 256,
+                                                           dp_accounting.GaussianDpEvent(sigma))
     near([theirs, order], made.compose(event, steps).get_epsilon_and_optimal_order(1e-5), 1e-9)
 
 
@@ -192,12 +214,14 @@ def upper_end_prv(record):
         within(record["value"] - math.log1p(-record["params"]["delta"]), 0.009, 0.0125)
         return
     below, above = truth(record, "remove")
-    low, high = {"tiny delta": (-0.0015, -0.001), "tiny sigma": (0.013, 0.0145)}.get(case, (0.009, 0.0112))
+    low, high = {"tiny delta": (-0.0015, -0.001),
+                 "tiny sigma": (0.013, 0.0145)}.get(case, (0.009, 0.0112))
     within(record["value"] - below, low, high + above - below)
 
 
 def limit_opacus(record):
-    """Of Poisson batches, also at q = 1, where dpteach takes the composition of Gaussians, which is exact."""
+    """Of Poisson batches, also at q = 1, where dpteach takes the composition of Gaussians, which is
+    exact."""
     q, sigma, steps = facts(record)
     limit = GaussianGuarantee(mu=poisson_clt_mu(q, sigma, steps))
     near(record["value"], limit.epsilon(record["params"]["delta"]), 1e-6)
@@ -237,12 +261,14 @@ def gaussian_delta_of(record):
 
 @lru_cache
 def tradeoff_of(q, sigma, steps, alpha):
-    run = TensorPower(laws=(PoissonLaw(q, sigma, "remove"), PoissonLaw(q, sigma, "add")), steps=steps)
+    run = TensorPower(laws=(PoissonLaw(q, sigma, "remove"), PoissonLaw(q, sigma, "add")),
+                      steps=steps)
     return run.f(np.array(alpha))
 
 
 def nearest_gaussian(record):
-    """[mu, regret]: the run is mu-GDP but for the regret r, the least with f(a + r) - r ≤ G_mu(a) for all a.
+    """[mu, regret]: the run is mu-GDP but for the regret r, the least with f(a + r) - r ≤ G_mu(a)
+    for all a.
 
     Not mu-GDP itself: in run C, f falls below G_mu at small a.
     """
@@ -251,7 +277,8 @@ def nearest_gaussian(record):
     f = np.mean(tradeoff_of(*facts(record), tuple(alpha)), axis=0)
     gap = f - gaussian_tradeoff(mu, alpha)
     assert np.min(gap) > -regret
-    within(regret - np.max(gap / (1 - np.gradient(f, alpha))), 0, 1.2e-4)  # its own grid adds up to 1e-4
+    # its own grid adds up to 1e-4
+    within(regret - np.max(gap / (1 - np.gradient(f, alpha))), 0, 1.2e-4)
 
 
 def tradeoff_points(record):
@@ -282,7 +309,8 @@ def calibrated(record):
     if "PLD" in record["function"]:
         near(bracket(p["q"], sigma, p["T"], p["delta"]), p["eps"], 5e-4)
         return
-    orders, slack = (RDPAccountant.DEFAULT_ALPHAS, 0.01) if record["peer"] == "opacus" else (DEFAULT_RDP_ORDERS, 1e-5)
+    orders, slack = (RDPAccountant.DEFAULT_ALPHAS,
+                     0.01) if record["peer"] == "opacus" else (DEFAULT_RDP_ORDERS, 1e-5)
     within(by_orders({"params": run}, orders, renyi_epsilon)[0], p["eps"] * (1 - slack), p["eps"])
 
 
@@ -303,7 +331,8 @@ def lemma_5_5(record):
     q, sigma, steps = facts(record)
     found = functionals(SubsampledLaw(q, sigma))
     mu, gamma = central_limit([found], steps)
-    own = {"kl": found.kl, "k2": found.kappa2, "k3": found.kappa3, "k3bar": found.kappa3_bar, "mu": mu, "gamma": gamma}
+    own = {"kl": found.kl, "k2": found.kappa2, "k3": found.kappa3, "k3bar": found.kappa3_bar,
+           "mu": mu, "gamma": gamma}
     assert own.keys() == record["value"].keys()
     near([record["value"][key] for key in own], list(own.values()), 1e-5)
 
@@ -311,27 +340,33 @@ def lemma_5_5(record):
 def moments_of_the_subsampled_law(record):
     q, sigma, steps = facts(record)
     law = SubsampledLaw(q, sigma)
-    own = [MomentsGuarantee(law=law, steps=steps, conversion=name).epsilon(1e-5) for name in ("tail", "renyi")]
+    own = [MomentsGuarantee(law=law, steps=steps, conversion=name).epsilon(1e-5)
+           for name in ("tail", "renyi")]
     near(record["value"], own, 6e-5)  # rounded to 4 digits there
 
 
 def linear_amplification(record):
-    """Strong composition of the classical pair amplified by qε0, which isn't a theorem; δ split at best."""
+    """Strong composition of the classical pair amplified by qε0, which isn't a theorem; δ split at
+    best."""
     q, sigma, steps = facts(record)
 
     def epsilon(share):
         pair = q * math.sqrt(2 * math.log(1.25 * q * steps / (share * 1e-5))) / sigma
         return float(strong_composition_epsilon(pair, steps, (1 - share) * 1e-5))
 
-    best = minimize_scalar(epsilon, bounds=(1e-6, 1 - 1e-6), method="bounded", options={"xatol": 1e-10}).fun
+    best = minimize_scalar(epsilon, bounds=(1e-6, 1 - 1e-6), method="bounded",
+                           options={"xatol": 1e-10}).fun
     near(record["value"], best, 1e-5)
 
 
-CHECKS = [  # program, words in the function's name, words in the adjacency's, check, how many records
-    ("dp-accounting", "RdpAccountant.get_epsilon_and_optimal_order", "add/remove", renyi_dp_accounting, 11),
+# program, words in the function's name, words in the adjacency's, check, how many records
+CHECKS = [
+    ("dp-accounting", "RdpAccountant.get_epsilon_and_optimal_order", "add/remove",
+     renyi_dp_accounting, 11),
     ("dp-accounting", "Abadi tail bound", "add/remove", tail_dp_accounting, 4),
     ("dp-accounting", "TF-privacy 2019 order grid", "add/remove", tail_best_whole_order, 3),
-    ("dp-accounting", "PLD.from_gaussian_mechanism(h=1e-4).get_epsilon", "add/remove", pessimistic, 11),
+    ("dp-accounting", "PLD.from_gaussian_mechanism(h=1e-4).get_epsilon", "add/remove", pessimistic,
+     11),
     ("dp-accounting", "PLD.from_gaussian_mechanism(", "replace-one", poisson_replace_one, 6),
     ("dp-accounting", "PLD optimistic", "add/remove", optimistic, 3),
     ("dp-accounting", "SampledWithoutReplacement", "replace-one", renyi_without_replacement, 3),
@@ -339,7 +374,8 @@ CHECKS = [  # program, words in the function's name, words in the adjacency's, c
     ("dp-accounting", "PLD.get_delta_for_epsilon", "add/remove", pessimistic_delta, 3),
     ("dp-accounting", "get_epsilon_gaussian", "GDP", gaussian_epsilon, 3),
     ("dp-accounting", "calibrate_dp_mechanism", "add/remove", calibrated, 2),
-    ("dp-accounting (PLD engine) + own one-step", "create_pmf_pessimistic", "replace-one", pessimistic, 3),
+    ("dp-accounting (PLD engine) + own one-step", "create_pmf_pessimistic", "replace-one",
+     pessimistic, 3),
     ("prv-accountant", "DPSGDAccountant", "remove only", interval_prv, 11),
     ("opacus", "rdp accountant", "add/remove", renyi_opacus, 11),
     ("opacus", "prv accountant", "remove", upper_end_prv, 11),
@@ -364,17 +400,20 @@ CHECKS = [  # program, words in the function's name, words in the adjacency's, c
 def checks_of(record):
     return [
         row for row in CHECKS
-        if row[0] == record["peer"] and row[1] in record["function"] and row[2] in record["adjacency"]
+        if row[0] == record["peer"] and row[1] in record["function"]
+        and row[2] in record["adjacency"]
     ]
 
 
 def label(record):
     params = record["params"]
-    return f"{record['peer']}-{record['function'][:24]}-{params.get('run') or params.get('case') or params.get('T')}"
+    case = params.get("run") or params.get("case") or params.get("T")
+    return f"{record['peer']}-{record['function'][:24]}-{case}"
 
 
 ALL = records("")
-each_record = pytest.mark.parametrize("number", range(len(ALL)), ids=lambda n: f"{n}-{label(ALL[n])}")
+each_record = pytest.mark.parametrize("number", range(len(ALL)),
+                                      ids=lambda n: f"{n}-{label(ALL[n])}")
 
 
 def test_every_record_has_exactly_one_check():
@@ -391,9 +430,13 @@ def test_record(number):
 
 
 def moved(record):
-    """The record with one of its numbers 5 % too large or too small, in turn; 20 % for a coarse one, a regret."""
+    """The record with one of its numbers 5 % too large or too small, in turn; 20 % for a coarse
+    one, a regret."""
     value = record["value"]
-    keys = [None] if isinstance(value, float | int) else list(value) if isinstance(value, dict) else range(len(value))
+    if isinstance(value, float | int):
+        keys = [None]
+    else:
+        keys = list(value) if isinstance(value, dict) else range(len(value))
     for key in keys:
         for factor in (0.8, 1.2) if record["peer"] == "gdpnum" and key == 1 else (0.95, 1.05):
             other = copy.deepcopy(record)
@@ -423,7 +466,8 @@ def test_a_record_five_percent_off_is_noticed(number):
 ONE_STEP = [(q, sigma) for q in (1e-4, 0.01, 0.3, 1.0) for sigma in (0.5, 1.0, 4.0)]
 RUNS = [(1e-3, 0.8, 1000), (0.01, 1.0, 3000), (0.05, 2.0, 500), (0.2, 1.0, 50), (1.0, 5.0, 10)]
 ADJACENCY = {
-    "remove": privacy_loss_mechanism.AdjacencyType.REMOVE, "add": privacy_loss_mechanism.AdjacencyType.ADD,
+    "remove": privacy_loss_mechanism.AdjacencyType.REMOVE,
+    "add": privacy_loss_mechanism.AdjacencyType.ADD,
 }  # fmt: skip
 
 
@@ -435,10 +479,12 @@ def event(q, sigma):
 @pytest.mark.parametrize("q, sigma", ONE_STEP)
 def test_one_step_against_dp_accounting(q, sigma, direction):
     """δ(ε), and the loss as a function of the output, in closed form on both sides."""
-    theirs = privacy_loss_mechanism.GaussianPrivacyLoss(sigma, sampling_prob=q, adjacency_type=ADJACENCY[direction])
+    theirs = privacy_loss_mechanism.GaussianPrivacyLoss(sigma, sampling_prob=q,
+                                                        adjacency_type=ADJACENCY[direction])
     law = PoissonLaw(q, sigma, direction)
     for epsilon in (-2.0, -0.3, 0.0, 0.004, 0.1, 1.0, 3.0):
-        assert_allclose(law.delta(epsilon), theirs.get_delta_for_epsilon(epsilon), rtol=1e-6, atol=1e-14)
+        assert_allclose(law.delta(epsilon), theirs.get_delta_for_epsilon(epsilon), rtol=1e-6,
+                        atol=1e-14)
     if direction == "remove":  # there the record moves the mean to -1
         x = np.linspace(-3, 3, 7) * sigma
         own = mixture_loss(q, -x / sigma**2 - 1 / (2 * sigma**2))
@@ -447,7 +493,8 @@ def test_one_step_against_dp_accounting(q, sigma, direction):
 
 @pytest.mark.parametrize("q, sigma", ONE_STEP)
 def test_moments_against_opacus_and_dp_accounting(q, sigma):
-    """Opacus at real orders too; dp-accounting at whole ones, where its series is right. One order at a time."""
+    """Opacus at real orders too; dp-accounting at whole ones, where its series is right. One order
+    at a time."""
     law = PoissonLaw(q, sigma)
     real = [1.1, 1.7, 2.0, 3.3, 8.0, 10.9, 32.0, 63.0]
     theirs = opacus_rdp.compute_rdp(q=q, noise_multiplier=sigma, steps=1, orders=real)
@@ -456,10 +503,12 @@ def test_moments_against_opacus_and_dp_accounting(q, sigma):
         theirs = RdpAccountant([a]).compose(event(q, sigma), 100)
         alpha = 100 * log_e2(q, sigma, a - 1.0)
         for delta in (1e-3, 1e-9):
-            if -math.expm1(-alpha / (a - 1)) < delta**2:  # there it has one more bound (Bretagnolle and Huber): ε = 0
+            # there it has one more bound (Bretagnolle and Huber): ε = 0
+            if -math.expm1(-alpha / (a - 1)) < delta**2:
                 assert theirs.get_epsilon(delta) == 0
             else:
-                assert_allclose(renyi_epsilon(alpha, a - 1.0, delta), theirs.get_epsilon(delta), rtol=1e-8, atol=1e-9)
+                assert_allclose(renyi_epsilon(alpha, a - 1.0, delta), theirs.get_epsilon(delta),
+                                rtol=1e-8, atol=1e-9)
 
 
 @pytest.mark.parametrize("q, sigma, steps", RUNS)
@@ -495,14 +544,17 @@ def test_limits_against_opacus():
     for q, sigma, steps in RUNS:
         same = {"steps": steps, "noise_multiplier": sigma, "sample_rate": q}
         assert_allclose(poisson_clt_mu(q, sigma, steps), gdp.compute_mu_poisson(**same), rtol=1e-10)
-        assert_allclose(subsampled_clt_mu(q, sigma, steps), gdp.compute_mu_uniform(**same), rtol=1e-10)
+        assert_allclose(subsampled_clt_mu(q, sigma, steps), gdp.compute_mu_uniform(**same),
+                        rtol=1e-10)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # it warns that a limit may say too little
             theirs = gdp.compute_eps_poisson(**same, delta=1e-5)
-        assert_allclose(GaussianGuarantee(mu=poisson_clt_mu(q, sigma, steps)).epsilon(1e-5), theirs, rtol=1e-6)
+        assert_allclose(GaussianGuarantee(mu=poisson_clt_mu(q, sigma, steps)).epsilon(1e-5), theirs,
+                        rtol=1e-6)
     for mu in (0.1, 1.0, 4.0):
         for epsilon in (0.1, 1.0, 3.0):
-            assert_allclose(gaussian_delta(mu, epsilon), gdp.delta_eps_mu(eps=epsilon, mu=mu), rtol=1e-9, atol=1e-14)
+            assert_allclose(gaussian_delta(mu, epsilon), gdp.delta_eps_mu(eps=epsilon, mu=mu),
+                            rtol=1e-9, atol=1e-14)
 
 
 def test_calibration_against_dp_accounting():
@@ -516,7 +568,8 @@ def test_calibration_against_dp_accounting():
 
 @pytest.mark.parametrize("steps", [1, 7, 100])
 def test_optimal_composition_against_dp_accounting(steps):
-    """It knows the theorem's own grid of ε alone, (T - 2i)ε0: at most one step of that grid higher."""
+    """It knows the theorem's own grid of ε alone, (T - 2i)ε0: at most one step of that grid
+    higher."""
     for pair in ((0.1, 0.0), (0.5, 1e-9), (1.0, 1e-8)):
         theirs = accountant.advanced_composition(DifferentialPrivacyParameters(*pair), steps, 1e-5)
         own = optimal_composition_epsilon(pair[0], steps, 1e-5, pair[1])

@@ -1,7 +1,7 @@
 """Wrong solutions that an exercise's check must refuse, written as data.
 
-A test file names, for each exercise of a chapter, what is wrong and how the book's solution becomes that: texts of it
-and what stands in their place, or the whole code.
+A test file names, for each exercise of a chapter, what is wrong and how the book's solution becomes
+that: texts of it and what stands in their place, or the whole code.
 
     test_chapter_4 = tries("04-lemma-3", {"ex-04-1": {"rounded up": ("np.floor", "np.ceil"), ...}})
 
@@ -20,8 +20,10 @@ LEAST = 10  # wrong solutions for each exercise
 
 def check_cells(page):
     """Exercises of a chapter, each with the index of its check cell among the code cells."""
-    cells = [cell.metadata.get("nbgrader", {}) for cell in convert(page).cells if cell.cell_type == "code"]
-    return {role["grade_id"].removesuffix("-check"): i for i, role in enumerate(cells) if role.get("grade")}
+    cells = [cell.metadata.get("nbgrader", {}) for cell in convert(page).cells
+             if cell.cell_type == "code"]
+    return {role["grade_id"].removesuffix("-check"): i for i, role in enumerate(cells)
+            if role.get("grade")}
 
 
 def spoilt(source, slip):

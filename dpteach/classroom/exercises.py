@@ -36,7 +36,8 @@ class ExerciseFailed(AssertionError):
 def check(
     student: Any, *, on: Any = None, like: _Function | None = None, expected: Any = None,
     properties: dict[str, _Function] | None = None, rtol: float = 1e-9, atol: float = 0.0,
-    hints: dict[str, str] | None = None, mistakes: dict[str, _Function] | None = None, name: str | None = None,
+    hints: dict[str, str] | None = None, mistakes: dict[str, _Function] | None = None,
+    name: str | None = None,
 ) -> None:  # fmt: skip
     """Check a student's function (or value), say what is wrong, or print one line of success.
 
@@ -90,9 +91,11 @@ def check(
     name = str(name or getattr(student, "__name__", "your function"))
     sequence = (list, tuple, np.ndarray)
     if not isinstance(on, sequence) or len(on) == 0:
-        raise ValueError("on must be a list of at least one input: the check would pass without looking")
+        raise ValueError("on must be a list of at least one input: the check would pass without "
+                         "looking")
     if (like is None) == (expected is None) and (like is not None or not properties):
-        raise ValueError("give like or expected, or properties: there must be one thing to compare with")
+        raise ValueError("give like or expected, or properties: there must be one thing to compare "
+                         "with")
     if expected is not None and (not isinstance(expected, sequence) or len(expected) != len(on)):
         raise ValueError(f"expected must be a list of {len(on)} values, one for each input")
 
@@ -100,22 +103,32 @@ def check(
     results = [_run(student, one, hints) for one in inputs]
     wanted = expected if like is None else [one.to(like) for one in inputs]
     if wanted is not None:
-        for one, result, want in zip(inputs, results, wanted, strict=True):
-            _check_kind(one, result, want, hints)
-        good = [_equal(*pair, rtol, atol) for pair in zip(results, wanted, strict=True)]
-        if not all(good):
-            first = good.index(False)
-            kind, words = _diagnose(results, wanted, good, rtol, atol)
-            hint = hints.get(kind, hints.get("value"))
-            for slip, wrong in (mistakes or {}).items():
-                if _same_mistake(wrong, inputs, results, rtol, atol):
-                    words, hint = f"a well-known slip. {slip}", None
-            _fail(f"{name}: {words}", hint, inputs[first], results[first])
+        _compare(name, inputs, results, wanted, (rtol, atol), hints, mistakes or {})
     for text, holds in (properties or {}).items():
         for one, result in zip(inputs, results, strict=True):
             if not _holds(holds, one, result):
-                _fail(f"{name}: the result {text}: not so here.", hints.get("property"), one, result)
+                _fail(f"{name}: the result {text}: not so here.", hints.get("property"), one,
+                      result)
     print(f"{name}: right on all {len(on)} inputs." if len(on) > 1 else f"{name}: right.")
+
+
+def _compare(
+    name: str, inputs: list[_Input], results: list[Any], wanted: Any, accuracy: tuple[float, float],
+    hints: dict[str, str], mistakes: dict[str, _Function],
+) -> None:  # fmt: skip
+    """Say what's wrong with the first result that isn't the wanted one."""
+    for one, result, want in zip(inputs, results, wanted, strict=True):
+        _check_kind(one, result, want, hints)
+    good = [_equal(*pair, *accuracy) for pair in zip(results, wanted, strict=True)]
+    if all(good):
+        return
+    first = good.index(False)
+    kind, words = _diagnose(results, wanted, good, *accuracy)
+    hint = hints.get(kind, hints.get("value"))
+    for slip, wrong in mistakes.items():
+        if _same_mistake(wrong, inputs, results, *accuracy):
+            words, hint = f"a well-known slip. {slip}", None
+    _fail(f"{name}: {words}", hint, inputs[first], results[first])
 
 
 @dataclass(frozen=True)
@@ -139,7 +152,8 @@ class _Input:
         return function(*before, *args, **kwargs)
 
     def __str__(self) -> str:
-        shown = [_show(a) for a in self.args] + [f"{key}={_show(a)}" for key, a in self.kwargs.items()]
+        shown = [_show(a) for a in self.args] + [f"{key}={_show(a)}"
+                                                 for key, a in self.kwargs.items()]
         return f"{self.name}({', '.join(shown)})"
 
 
@@ -150,15 +164,18 @@ def _show(value: Any) -> str:
         return short if any(c in short for c in ".en") else short + ".0"
     if isinstance(value, np.ndarray):
         return np.array2string(value, precision=4, threshold=8, edgeitems=3, separator=", ")
-    text = getattr(value, "__name__", None) or repr(value.item() if isinstance(value, np.generic) else value)
+    value = value.item() if isinstance(value, np.generic) else value
+    text = getattr(value, "__name__", None) or repr(value)
     return text if len(text) <= 80 else text[:77] + "..."
 
 
 _UNTOLD = object()
 
 
-def _fail(problem: str, hint: str | None = None, one: _Input | None = None, result: Any = _UNTOLD) -> NoReturn:
-    """Raise with the problem, the input it was first seen at, the student's result there, and the hint."""
+def _fail(problem: str, hint: str | None = None, one: _Input | None = None,
+          result: Any = _UNTOLD) -> NoReturn:
+    """Raise with the problem, the input it was first seen at, the student's result there, and the
+    hint."""
     told = result is not _UNTOLD
     if one is not None and (one.args or one.kwargs):
         problem += f"\n  First at {one.place}: {one}" + (f" gave {_show(result)}." if told else ".")
@@ -176,11 +193,14 @@ def _run(student: _Function, one: _Input, hints: dict[str, str]) -> Any:
     except ExerciseFailed:
         raise
     except Exception as error:
-        _fail(f"{one.name}: stops with {type(error).__name__}: {error}", hints.get("exception"), one)
+        _fail(f"{one.name}: stops with {type(error).__name__}: {error}", hints.get("exception"),
+              one)
     if result is ... or (result is None and not one.args and not one.kwargs):
-        _fail(f"{one.name}: not written yet. Write it in the cell above, run that, then this again.", hints.get("none"))
+        words = "not written yet. Write it in the cell above, run that, then this again."
+        _fail(f"{one.name}: {words}", hints.get("none"))
     if result is None:
-        _fail(f"{one.name}: gives nothing (None). Not written yet, or is a return missing?", hints.get("none"), one)
+        _fail(f"{one.name}: gives nothing (None). Not written yet, or is a return missing?",
+              hints.get("none"), one)
     return result
 
 
@@ -217,23 +237,30 @@ def _equal(result: Any, want: Any, rtol: float, atol: float) -> bool:
     right, given = _numeric(want), _numeric(result)
     if right is None or given is None:
         return bool(result == want)
-    return right.shape == given.shape and np.allclose(given, right, rtol=rtol, atol=atol, equal_nan=True)
+    return right.shape == given.shape and np.allclose(given, right, rtol=rtol, atol=atol,
+                                                      equal_nan=True)
 
 
-def _same_mistake(wrong: _Function, inputs: list[_Input], results: list[Any], rtol: float, atol: float) -> bool:
+def _same_mistake(wrong: _Function, inputs: list[_Input], results: list[Any], rtol: float,
+                  atol: float) -> bool:
     try:
-        return all(_equal(r, one.to(wrong), rtol, atol) for r, one in zip(results, inputs, strict=True))
+        return all(_equal(r, one.to(wrong), rtol, atol)
+                   for r, one in zip(results, inputs, strict=True))
     except Exception:  # a wrong formula may break where the right one doesn't
         return False
 
 
-def _diagnose(results: list[Any], wanted: Any, good: list[bool], rtol: float, atol: float) -> tuple[str, str]:
+def _diagnose(results: list[Any], wanted: Any, good: list[bool], rtol: float,
+              atol: float) -> tuple[str, str]:
     """The kind of a mistake and the sentence that describes it."""
     arrays = [_numeric(value) for value in (*wanted, *results)]
-    flat = [x.ravel() for x in arrays if x is not None and x.dtype.kind in "iuf" and np.isfinite(x).all()]
-    none_right = not any(ok and np.any(want) for ok, want in zip(good, wanted, strict=True))  # but for zeros
+    flat = [x.ravel() for x in arrays
+            if x is not None and x.dtype.kind in "iuf" and np.isfinite(x).all()]
+    # zeros are right by any factor
+    none_right = not any(ok and np.any(want) for ok, want in zip(good, wanted, strict=True))
     if none_right and len(flat) == len(arrays):
-        right, given = (np.concatenate(part).astype(float) for part in (flat[: len(wanted)], flat[len(wanted) :]))
+        right, given = (np.concatenate(part).astype(float)
+                        for part in (flat[: len(wanted)], flat[len(wanted) :]))
         if np.allclose(given, -right, rtol=rtol, atol=atol):
             return "sign", "the sign is wrong, the size is right."
         used, gap = right != 0, given - right
@@ -241,7 +268,8 @@ def _diagnose(results: list[Any], wanted: Any, good: list[bool], rtol: float, at
         if ratio.size > 1 and ratio[0] != 0 and not given[~used].any():
             if np.allclose(ratio, ratio[0], rtol=max(rtol, 1e-9) * 10, atol=0):
                 return "factor", "wrong by the same factor on every input."
-        if gap.size > 1 and np.allclose(gap, gap[0], rtol=1e-6, atol=0) and np.ptp(right) > abs(gap[0]) * 1e-6:
+        shifted = gap.size > 1 and np.allclose(gap, gap[0], rtol=1e-6, atol=0)
+        if shifted and np.ptp(right) > abs(gap[0]) * 1e-6:
             return "shift", "wrong by the same amount on every input."
     first = good.index(False)
     if first > 0 and not any(good[first:]):

@@ -91,12 +91,15 @@ def figure(
     ('steps T', 'ε')
     >>> plt.close(fig)
     """
-    rows, columns = domain.whole_number("rows", rows, "[1, 20]"), domain.whole_number("columns", columns, "[1, 20]")
+    rows = domain.whole_number("rows", rows, "[1, 20]")
+    columns = domain.whole_number("columns", columns, "[1, 20]")
     panels, labels = rows * columns, {}
     for axis, label in (("xlabel", xlabel), ("ylabel", ylabel)):
-        labels[axis] = (label,) * panels if isinstance(label, str) else domain.instances(axis, label, str, '"steps T"')
+        one = isinstance(label, str)
+        labels[axis] = (label,) * panels if one else domain.instances(axis, label, str, '"steps T"')
         if len(labels[axis]) != panels:
-            raise ValueError(f"{axis} has {len(labels[axis])} texts for {panels} panels: give one, or one for each")
+            raise ValueError(f"{axis} has {len(labels[axis])} texts for {panels} panels: give one, "
+                             f"or one for each")
     use_style()
     size = size or (5.4 if columns == 1 else 7.4, 3.5 * rows)
     fig, axes = plt.subplots(rows, columns, figsize=size, squeeze=False, **kwargs)

@@ -60,8 +60,10 @@ def format_number(value: Any, digits: int = 4, side: Side = "nearest") -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, (tuple, list)):
-        sides = ("down", "up") if isinstance(value, tuple) and len(value) == 2 else (side,) * len(value)
-        return ", ".join(format_number(part, digits, one) for part, one in zip(value, sides, strict=True))
+        bracket = isinstance(value, tuple) and len(value) == 2
+        sides = ("down", "up") if bracket else (side,) * len(value)
+        return ", ".join(format_number(part, digits, one)
+                         for part, one in zip(value, sides, strict=True))
     if not isinstance(value, numbers.Real):
         raise ValueError(f"value must be a number or a text, not {value!r}")
     if isinstance(value, numbers.Integral):
@@ -93,7 +95,8 @@ def _listed(parts: list[str]) -> str:
 
 
 def record(
-    name: str, value: Any, digits: int = 4, side: Side = "nearest", guarantee: Guarantee | None = None
+    name: str, value: Any, digits: int = 4, side: Side = "nearest",
+    guarantee: Guarantee | None = None
 ) -> None:
     """Print `name = value` and make the value available to the text by that name.
 

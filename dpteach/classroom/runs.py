@@ -13,7 +13,15 @@ import torch
 from dpteach import domain
 from dpteach.classroom import kept
 from dpteach.run import NoisySGD
-from dpteach.training import Evaluation, Training, accuracy, evaluation_steps, mnist, preparation, train
+from dpteach.training import (
+    Evaluation,
+    Training,
+    accuracy,
+    evaluation_steps,
+    mnist,
+    preparation,
+    train,
+)
 
 __all__ = ["RECORDS", "recorded", "train_mnist"]
 
