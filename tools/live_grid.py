@@ -42,8 +42,8 @@ LEAST_DELTA = 1e-10
 RANGES = {"sigma": (0.7, 4.0), "p": (1e-3, 0.1), "epochs": (1.0, 100.0)}
 NODES = {"sigma": 7, "p": 6, "epochs": 6, "u": 9}
 SCALE = 1e5  # stored as whole numbers
-# From which p²T on: relative error of ε that the figure states, above all that 170 random points off
-# the nodes showed (0.008, 0.018, 0.098); tests/test_live.py measures again.
+# From which p²T on: relative error of ε that the figure states, above all that 170 random points
+# off the nodes showed (0.008, 0.018, 0.098); tests/test_live.py measures again.
 ERROR = ((0.1, 0.01), (0.04, 0.03), (0.0, 0.15))
 
 

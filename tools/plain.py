@@ -156,7 +156,8 @@ def included(path, name):
     if not name:
         return source
     kinds = ast.FunctionDef, ast.ClassDef  # not the import of a name
-    node = next((n for n in ast.walk(ast.parse(source)) if isinstance(n, kinds) and n.name == name), None)
+    node = next((n for n in ast.walk(ast.parse(source)) if isinstance(n, kinds) and n.name == name),
+                None)
     if node is None:
         raise ValueError(f"{path} has no {name}, which a chapter includes")
     first = min([node.lineno] + [d.lineno for d in node.decorator_list])

@@ -28,7 +28,14 @@ from torch import nn
 
 from dpteach import domain
 from dpteach.training.engines import ENGINES, Loss
-from dpteach.training.hypotheses import check_loss, check_model, explained, isolated, trainable, written
+from dpteach.training.hypotheses import (
+    check_loss,
+    check_model,
+    explained,
+    isolated,
+    trainable,
+    written,
+)
 from dpteach.training.pieces import ClippedSum
 from dpteach.training.records import called, channels_last, check_records, flattened, length
 
