@@ -36,16 +36,23 @@ from typing import Any, NoReturn
 
 import dpteach
 from dpteach import domain
-from dpteach.accountants import NAMES, assumptions, run_under, summary, warnings_for
+from dpteach.accountants import (
+    NAMES,
+    assumptions,
+    phases_under,
+    run_under,
+    summary,
+    warnings_for,
+)
 from dpteach.calibration import SOUGHT, calibrate
 from dpteach.guarantees import shown
 from dpteach.moments import ORDERS
 from dpteach.report import as_text, epsilon_text, statement, to_html, to_markdown
-from dpteach.run import RELATIONS, NoisySGD
+from dpteach.run import RELATIONS, SAMPLINGS, NoisySGD, Phases
 
 __all__ = ["main", "program"]
 
-_TYPED = ("batch_size", "tuning_runs", "clip_norm", "learning_rate", "stop_after")
+_TYPED = ("batch_size", "batches_per_epoch", "largest_batch", "tuning_runs", "clip_norm", "learning_rate", "stop_after")
 _OPTION_OF = {"records_per_unit": "records-per-user"}  # argument of a function: what was typed
 _OPTION_OF |= {name: name.replace("_", "-") for name in _TYPED}
 
@@ -83,12 +90,19 @@ def _parser() -> argparse.ArgumentParser:
 def _facts(args: argparse.Namespace) -> dict[str, Any]:
     """What the user said of the run, by NoisySGD's names."""
     names = ("sigma", "n", "batch_size", "epochs", "rate", "steps", "clip_norm")
+    names += ("sampling", "largest_batch", "batches_per_epoch")
     found = {name: getattr(args, name, None) for name in names}
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _run(args: argparse.Namespace) -> NoisySGD:
-    return run_under(args.relation, **_facts(args))
+def _run(args: argparse.Namespace) -> NoisySGD | Phases:
+    facts = _facts(args)
+    if not args.phases:
+        return run_under(args.relation, **facts)
+    typed = [f"--{name.replace('_', '-')}" for name in facts if name != "clip_norm"]
+    advice = "each phase says its own sigma, rate and steps"
+    domain.require(typed[0] if typed else "", "given", not typed, "left out", advice)
+    return phases_under(args.relation, args.phases)
 
 
 def _account(args: argparse.Namespace) -> str:
@@ -98,6 +112,10 @@ def _account(args: argparse.Namespace) -> str:
       python -m dpteach account --relation add-remove --q 0.01 --sigma 4 --steps 10000 --delta 1e-5
       python -m dpteach account --relation replace-one --n 60000 --batch-size 256 --epochs 15 \
 --sigma 1.3 --delta 1e-5
+      python -m dpteach account --relation add-remove --sampling random-allocation \
+--batches-per-epoch 235 --epochs 15 --sigma 1.3 --delta 1e-5
+      python -m dpteach account --relation add-remove --delta 1e-5 \
+--phases 1.3:0.0042667:2000,1.6:0.0085333:1000
     """
     found = summary(_run(args), args.relation, args.delta, args.orders)
     return json.dumps(found, allow_nan=False) if args.json else _table(found)
@@ -153,7 +171,7 @@ def _calibrate(args: argparse.Namespace) -> str:
     return "\n".join(lines + [f"warning: {text}" for text in warnings])
 
 
-def _statement(run: NoisySGD, args: argparse.Namespace, warnings: tuple[str, ...] = ()) -> str:
+def _statement(run: NoisySGD | Phases, args: argparse.Namespace, warnings: tuple[str, ...] = ()) -> str:
     k, unit = args.records_per_user, args.unit
     if unit is None:
         unit = "user" if k > 1 else "record"
@@ -214,6 +232,16 @@ def _train(args: argparse.Namespace) -> str:
     return _statement(replace(run, steps=result.steps), args, known)
 
 
+def _plan(typed: str) -> list[tuple[float, float, int]]:
+    """SIGMA:RATE:STEPS for each phase, with commas between."""
+    try:
+        parts = [phase.split(":") for phase in typed.split(",")]
+        return [(float(sigma), float(rate), _whole(steps)) for sigma, rate, steps in parts]
+    except ValueError:
+        allowed = "SIGMA:RATE:STEPS for each phase, as in 1.3:0.004:2000,1.6:0.008:1000"
+        raise argparse.ArgumentTypeError(f"{typed[:60]!r} isn't allowed: it must be {allowed}") from None
+
+
 def _whole(typed: str) -> int:
     """A whole number in every form that the library takes: 10000, 1e4, 10000.0."""
     with suppress(ValueError):
@@ -227,7 +255,8 @@ def _whole(typed: str) -> int:
 _Flags = dict[str, dict[str, Any]]  # option, with its other names: settings of add_argument
 _NUMBER, _WHOLE = {"type": float}, {"type": _whole}
 _NOISE = "noise std / sensitivity, in the relation named"
-_SIGMA: _Flags = {"--sigma": {**_NUMBER, "required": True, "help": _NOISE}}
+_SIGMA: _Flags = {"--sigma": {**_NUMBER, "help": _NOISE}}
+_NEEDED: _Flags = {"--sigma": {**_NUMBER, "required": True, "help": _NOISE}}
 _STEPS: _Flags = {
     "--epochs": {**_NUMBER, "help": "passes over the data: T = ceil(epochs × n / batch size)"},
     "--steps": {**_WHOLE, "help": "number of noisy updates T, instead of epochs"},
@@ -239,6 +268,14 @@ _SIZE: _Flags = {
     "--rate --q": {**_NUMBER, "help": "sampling rate, instead of n and batch size"},
     **_STEPS,
 }
+_WAYS: _Flags = {
+    "--sampling": {"choices": SAMPLINGS, "help": "how batches are drawn (default: the relation's)"},
+    "--batches-per-epoch": {**_WHOLE, "help": "B, instead of n and batch size, where one epoch is"
+                            " a unit: random-allocation, shuffled"},
+    "--largest-batch": {**_WHOLE, "help": "most records in a truncated-poisson batch"},
+    "--phases": {"type": _plan, "metavar": "PLAN", "help": "SIGMA:RATE:STEPS of each phase, with"
+                 " commas between, instead of one run"},
+}  # fmt: skip
 _DELTA = "δ, in (0, 1); below 1/n"
 _ORDERS: _Flags = {
     "--orders": {"choices": ORDERS, "default": "integer", "help": "of moments (default: integer)"},
@@ -271,10 +308,10 @@ _TRAINING: _Flags = {
     "--delta": {**_NUMBER, "default": 1e-5, "help": f"{_DELTA} (default: 1e-5)"},
 }
 _COMMANDS: dict[str, tuple[Callable[[argparse.Namespace], str], _Flags]] = {
-    "account": (_account, _SIGMA | _SIZE | _QUESTION | _JSON),
+    "account": (_account, _SIGMA | _SIZE | _WAYS | _QUESTION | _JSON),
     "calibrate": (_calibrate, _TARGET | _SIZE | _QUESTION | _JSON),
-    "report": (_report, _SIGMA | _SIZE | _CLIP | _QUESTION | _PAGE),
-    "train": (_train, _SIGMA | _STEPS | _ORDERS | _TRAINING | _PAGE),
+    "report": (_report, _SIGMA | _SIZE | _WAYS | _CLIP | _QUESTION | _PAGE),
+    "train": (_train, _NEEDED | _STEPS | _ORDERS | _TRAINING | _PAGE),
 }
 
 

@@ -17,24 +17,26 @@ fixed size          zero-out                                 two ends
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import bdtrc, logsumexp, ndtr, ndtri
 
 from dpteach import domain
 from dpteach.guarantees import Bracket, GaussianGuarantee, Guarantee, Kind
-from dpteach.laws import PoissonLaw, SubsampledLaw
+from dpteach.laws import Law, Nodes, PoissonLaw, SubsampledLaw
 from dpteach.numerics.lattice import Side, power, tails
 from dpteach.numerics.ratios import contract_cells, on_losses, split_cells, tilted
 from dpteach.run import RUN_EXAMPLE, NoisySGD, Relation
 from dpteach.tensor_power import Profile, TensorPower, TensorPowerEnd
 
 __all__ = [
-    "Between", "RandomAllocation", "SlicedPair", "Strongest", "bracket", "fixed_size_slices",
-    "largest_value", "revealed_order", "shuffled_event_delta", "shuffled_slices", "truncation",
+    "Between", "RandomAllocation", "SlicedPair", "Strongest", "TruncatedLaw", "Uncut", "bracket",
+    "fixed_size_slices", "largest_value", "revealed_order", "shuffled_event_delta",
+    "shuffled_slices", "truncation",
 ]  # fmt: skip
 
 _DIRECTIONS = ("remove", "add")
@@ -42,6 +44,7 @@ _RESOLUTION = 64.0  # lattice points in one standard deviation of a ratio, to be
 _TOLERANCE = 2e-4  # relative width of ε asked for
 _MOST_POINTS = 2**19
 _BATCHES = "[1, 1e7]"
+_NEVER = 1e-300  # probability of a cut below which there's none
 
 
 # --- random allocation: a lattice of ratios
@@ -199,27 +202,35 @@ class RandomAllocation(Bracket):
 
     def delta_ends(self, epsilon: float) -> tuple[float, float]:
         """Both ends of δ at ε: the worse direction's."""
-        low, high = zip(*(self._one_delta(way, epsilon) for way in _DIRECTIONS), strict=True)
+        low, high = zip(*(self.delta_of(way, epsilon) for way in _DIRECTIONS), strict=True)
         return max(low), min(max(high), revealed_order(self.sigma, self.epochs).delta(epsilon))
 
-    def _one_delta(self, direction: str, epsilon: float) -> tuple[float, float]:
-        tail, resolution, low, high = 1e-9 / self.epochs, 4 * _RESOLUTION, 0.0, 1.0
-        for _ in range(2):  # once more, cutting off less, where δ is small
+    def delta_of(self, direction: str, epsilon: float) -> tuple[float, float]:
+        """Both ends of δ at ε in one direction."""
+        tail, resolution, low, high = 1e-9 / self.epochs, _RESOLUTION, 0.0, 1.0
+        for _ in range(3):
             try:
                 ends = _sides(self.sigma, self.batches, self.epochs, direction, (tail, resolution))
             except ValueError:
                 break
             low = max(low, float(ends[0].delta(epsilon)))
             high = min(high, float(ends[1].delta(epsilon)))
+            if high - low <= _TOLERANCE * high:
+                break
             tail = min(tail, max(1e-4 * low, 1e-14) / self.epochs)
+            resolution *= 4
         return low, high
 
     def tradeoff_ends(self, alpha: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Both ends of f, the lower one first."""
+        known = revealed_order(self.sigma, self.epochs).f(alpha)
         question = (1e-10 / self.epochs, _RESOLUTION)
-        pairs = [_sides(self.sigma, self.batches, self.epochs, way, question) for way in _DIRECTIONS]
+        try:
+            pairs = [_sides(self.sigma, self.batches, self.epochs, w, question) for w in _DIRECTIONS]
+        except ValueError:
+            return known, 1 - alpha  # the lattice would be too large
         low, high = (np.min([pair[k].tradeoff(alpha) for pair in pairs], axis=0) for k in (1, 0))
-        return np.maximum(low, revealed_order(self.sigma, self.epochs).f(alpha)), high
+        return np.maximum(low, known), high
 
 
 # --- shuffled passes, and fixed-size batches under zero-out: two ends
@@ -376,6 +387,92 @@ def truncation(n: int, rate: float, largest: int) -> tuple[float, float, float]:
     return full, largest * cut / (n * full) if full > 0 else rate, cut
 
 
+@dataclass(frozen=True)
+class TruncatedLaw(Law):
+    """One truncated Poisson step of at most `largest` of n records, add-remove: an upper bound.
+
+    With probability 1 - π the others leave room, and the step is the Poisson pair (q, σ); with
+    probability π they don't, and it's the Poisson pair (q', σ/2): see `truncation`. Which of the
+    two it is, is revealed, so profiles and masses are averages (chapter 21).
+
+    >>> round(float(TruncatedLaw(5, 0.3, 2, 1.0).delta(0.2)), 6)
+    0.079803
+    """
+
+    n: int
+    rate: float
+    largest: int
+    sigma: float
+    direction: Literal["remove", "add"] = "remove"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        domain.require("rate", self.rate, self.rate < 1, "below 1", "at rate 1 all are drawn")
+        pi, rate, _ = truncation(self.n, self.rate, self.largest)
+        room = (1 - pi, PoissonLaw(self.rate, self.sigma, self.direction))
+        full = (pi, PoissonLaw(min(max(rate, 1e-9), 1.0), self.sigma / 2, self.direction))
+        kept = (room, full) if pi > _NEVER else (room,)
+        domain.set_fields(self, parts=kept)
+
+    @property
+    def swapped(self) -> TruncatedLaw:
+        """The other direction."""
+        return replace(self, direction="add" if self.direction == "remove" else "remove")
+
+    def _chi2(self) -> float:
+        return sum(w * (part.limit_mu / self.rate) ** 2 for w, part in self.parts)
+
+    @property
+    def limit_mu(self) -> float:
+        return math.sqrt(sum(w * part.limit_mu**2 for w, part in self.parts))
+
+    def delta(self, epsilon: ArrayLike) -> np.ndarray:
+        return sum(w * part.delta(epsilon) for w, part in self.parts)
+
+    def type_1(self, loss: ArrayLike) -> np.ndarray:
+        return sum(w * part.type_1(loss) for w, part in self.parts)
+
+    def nodes(self, order: float = 1.0, corner: float = math.nan) -> Nodes:
+        found = [(math.log(w), part.nodes(order, corner)) for w, part in self.parts]
+        return Nodes(*(
+            np.concatenate([getattr(nodes, name) + (name != "loss") * w for w, nodes in found])
+            for name in ("loss", "log_p", "log_q")
+        ))  # fmt: skip
+
+    def loss_range(self, tail: float) -> tuple[float, float]:
+        ends = [part.loss_range(min(tail / w, 0.2)) for w, part in self.parts]
+        return min(low for low, _ in ends), max(high for _, high in ends)
+
+    def loss_masses(self, edges: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+        masses = [[w * mass for mass in part.loss_masses(edges)] for w, part in self.parts]
+        return tuple(np.sum(masses, axis=0))
+
+    def sample(self, size: int, rng: np.random.Generator) -> np.ndarray:
+        drawn = [part.sample(size, rng) for _, part in self.parts]
+        return np.where(rng.random(size) < self.parts[0][0], drawn[0], drawn[-1])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Uncut(Guarantee):
+    """What truncated batches leak at least: δ of the untruncated run, less (1 + e^ε)τ.
+
+    τ is the probability that anything is cut in the whole run. Chapter 21, by coupling.
+
+    >>> Uncut(poisson=revealed_order(1.0, 1), tau=0.0, kind="lower bound").kind
+    'lower bound'
+    """
+
+    poisson: Guarantee
+    tau: float
+    name: str = "uncut"
+    kind: Kind = "lower bound"
+    assumptions: str = "truncated Poisson batches, add-remove neighbours"
+
+    def profile(self, epsilon: float) -> float:
+        cost = self.tau * (1 + math.exp(min(epsilon, 700.0)))
+        return max(self.poisson.profile(epsilon) - cost, 0.0)
+
+
 # --- putting ends together
 
 
@@ -463,7 +560,8 @@ def bracket(run: NoisySGD, relation: Relation, assumptions: str = "") -> Bracket
         return TensorPower(laws=run.laws(relation), steps=run.steps, assumptions=assumptions)
     if run.sampling == "random-allocation":
         return _allocated(run, relation, assumptions)
-    ends = {"shuffled": _shuffled, "fixed-size": _fixed_size}[run.sampling](run, relation)
+    makers = {"shuffled": _shuffled, "fixed-size": _fixed_size, "truncated-poisson": _truncated}
+    ends = makers[run.sampling](run, relation)
     return Between(low=ends[0], high=ends[1], assumptions=assumptions)
 
 
@@ -492,3 +590,14 @@ def _fixed_size(run: NoisySGD, relation: Relation) -> tuple[Guarantee, Guarantee
     leaks = SlicedPair(p=p, q=q, steps=steps), TensorPower(laws=pair, steps=steps).lower
     replaced = (SubsampledLaw(rate, run.sigma("replace-one")),)
     return Strongest(parts=leaks), TensorPower(laws=replaced, steps=steps).upper
+
+
+def _truncated(run: NoisySGD, relation: Relation) -> tuple[Guarantee, Guarantee]:
+    """Below: nothing was cut, give or take its probability. Above: what a full batch changes."""
+    n, rate, largest = run.n, run.sampling_rate, run.largest_batch
+    sigma, steps = run.sigma(relation), run.steps
+    pair = tuple(PoissonLaw(rate, sigma, way) for way in _DIRECTIONS)
+    cut = tuple(TruncatedLaw(n, rate, largest, sigma, way) for way in _DIRECTIONS)
+    tau = -math.expm1(steps * math.log1p(-truncation(n, rate, largest)[2]))
+    low = Uncut(poisson=TensorPower(laws=pair, steps=steps).lower, tau=tau)
+    return low, TensorPower(laws=cut, steps=steps).upper

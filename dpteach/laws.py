@@ -35,13 +35,13 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import log_ndtr, ndtr, ndtri
+from scipy.special import erfcx, log_ndtr, ndtr, ndtri
 
 from dpteach import domain
 from dpteach.numerics.quadrature import panels
 
 __all__ = [
-    "LAWS_EXAMPLE", "LAW_EXAMPLE", "GaussianLaw", "Law", "Nodes", "PoissonLaw", "SubsampledLaw",
+    "LAWS_EXAMPLE", "LAW_EXAMPLE", "GaussianLaw", "Law", "Nodes", "PoissonLaw", "ReplacedLaw", "SubsampledLaw",
     "chi2_plus", "gaussian_delta", "gaussian_profile", "loss_masses", "loss_range", "mixture_loss",
 ]  # fmt: skip
 
@@ -411,6 +411,85 @@ class SubsampledLaw(Law):
         negative = rng.random(size) < steep / (steep + self.atom)
         below = np.where(negative, -self._loss(other), 0.0)
         return np.where(t > self.mu / 2, self._loss(t), below)
+
+
+@dataclass(frozen=True)
+class ReplacedLaw(Law):
+    """Poisson batches when a record is replaced: the pair (1-q) N(0, 1) + q N(±mu/2, 1).
+
+    Neighbours: replace-one; `sigma` is the noise divided by the sensitivity 2C, `rate` is q.
+    Dominates one step and is attained (chapter 21). With h = mu/2 the loss at the observation t is
+    log(1 - q + q e^{ht - h²/2}) - log(1 - q + q e^{-ht - h²/2}), which is odd and grows in t.
+
+    >>> round(float(ReplacedLaw(0.3, 0.5).delta(0.3)), 9)
+    0.108069187
+    """
+
+    rate: float
+    sigma: float
+    symmetric = True
+
+    def _chi2(self) -> float:
+        """E[(r - r')²] = 4 sinh(mu²/4), r and r' the two Gaussian ratios in the middle."""
+        return 4 * math.sinh(self.mu**2 / 4)
+
+    def _loss(self, t: ArrayLike) -> np.ndarray:
+        h, t = self.mu / 2, np.asarray(t)
+        up, down = h * t - h**2 / 2, -h * t - h**2 / 2
+        return mixture_loss(self.rate, up) - mixture_loss(self.rate, down)
+
+    def _inverse(self, loss: ArrayLike) -> np.ndarray:
+        """t = (l/2 + arsinh((1-q)/q e^{h²/2} sinh(l/2)))/h, a quadratic equation in e^{ht}."""
+        h, half = self.mu / 2, np.asarray(loss, dtype=float) / 2
+        weight = (1 - self.rate) / self.rate * math.exp(h**2 / 2)
+        return (half + np.arcsinh(weight * np.sinh(np.clip(half, -600.0, 600.0)))) / h
+
+    def _delta(self, epsilon: np.ndarray) -> np.ndarray:
+        """q[Φ(h - t) - φ(t - h)R(t)] + q e^ε[φ(t + h)R(t) - Φ(-h - t)] for ε ≥ 0.
+
+        R = Φ(-t)/φ(t) is Mills' ratio; at the threshold t the mixtures' common part,
+        (1-q)(1 - e^ε)Φ(-t), is the difference of the two terms with R. All terms are positive.
+        """
+        h, y = self.mu / 2, np.abs(epsilon)
+        t = self._inverse(y)
+        near, mills, far = (_mills(t + shift) for shift in (-h, 0.0, h))
+        gain = np.exp(_log_normal(t, h)) * (near - mills)
+        gain += np.exp(y + _log_normal(t, -h)) * (mills - far)
+        profile = self.rate * gain
+        return np.where(epsilon >= 0, profile, -np.expm1(-y) + np.exp(-y) * profile)
+
+    def type_1(self, loss: ArrayLike) -> np.ndarray:
+        t = self._inverse(loss)
+        return (1 - self.rate) * ndtr(-t) + self.rate * ndtr(-t - self.mu / 2)
+
+    def nodes(self, order: float = 1.0, corner: float = math.nan) -> Nodes:
+        """As for the other laws."""
+        h = self.mu / 2
+        t, log_weight = self._panels(-_TAIL - h, self._order(order) * self.mu + _TAIL, corner)
+        base = log_weight + _log_normal(t)
+        up, down = (base + mixture_loss(self.rate, s * h * t - h**2 / 2) for s in (1, -1))
+        return Nodes(self._loss(t), up, down)
+
+    def loss_range(self, tail: float) -> tuple[float, float]:
+        reach, h = self._reach(tail)[0], self.mu / 2
+        shifted = h - float(ndtri(min(0.5, tail / (2 * self.rate))))
+        bottom = h - reach if self.rate == 1 else -reach
+        return float(self._loss(bottom)), float(self._loss(max(reach, shifted)))
+
+    def loss_masses(self, edges: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+        t, h = self._inverse(_edges(edges)), self.mu / 2
+        base, up, down = (_interval(t - shift) for shift in (0.0, h, -h))
+        return tuple((1 - self.rate) * base + self.rate * moved for moved in (up, down))
+
+    def sample(self, size: int, rng: np.random.Generator) -> np.ndarray:
+        """`size` privacy losses under P, shape (size,)."""
+        t = _generator(rng).standard_normal(_size(size))
+        return self._loss(t + self.mu / 2 * (rng.random(t.size) < self.rate))
+
+
+def _mills(t: np.ndarray) -> np.ndarray:
+    """Mills' ratio Φ(-t)/φ(t)."""
+    return math.sqrt(math.pi / 2) * erfcx(t / math.sqrt(2))
 
 
 def loss_range(law: Law, tail: float) -> tuple[float, float]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import html
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from importlib.resources import files
 from string import Template
@@ -23,7 +23,7 @@ from dpteach.accountants import account, proved, summary
 from dpteach.guarantees import GaussianGuarantee, Guarantee, f_epsilon_delta, shown
 from dpteach.moments import Orders
 from dpteach.numerics.roots import safe_root
-from dpteach.run import NoisySGD, Relation
+from dpteach.run import BY_EPOCHS, NoisySGD, Phases, Relation
 
 __all__ = ["as_text", "epsilon_text", "group_epsilon", "statement", "to_html", "to_markdown"]
 
@@ -86,7 +86,7 @@ def group_epsilon(guarantee: Guarantee, records: int, delta: float) -> float:
 
 
 def statement(
-    run: NoisySGD, relation: Relation, delta: float,
+    run: NoisySGD | Phases | Sequence[NoisySGD], relation: Relation, delta: float,
     *, orders: Orders = "integer", unit: str = "record", records_per_unit: int = 1,
     tuning_runs: int | None = None,
 ) -> dict[str, Any]:  # fmt: skip
@@ -118,15 +118,15 @@ def statement(
     trainings = (tuning_runs or 0) + 1
     facts = summary(run, relation, delta, orders)
     rows = facts["guarantees"]
+    if isinstance(run, list | tuple):
+        run = Phases(tuple(run))
     if k > 1 or trainings > 1:
-        claimed = _claimed(replace(run, steps=run.steps * trainings), relation, delta, orders, k)
+        claimed = _claimed(_repeated(run, trainings), relation, delta, orders, k)
     else:
         claimed = rows
     facts |= {
         "n": run.n,
-        "batch_size": run.batch_size,
-        "clip_norm": run.clip_norm,
-        "sigma": {"add-remove": run.sigma("add-remove"), "replace-one": run.sigma("replace-one")},
+        **_physical(run),
         "unit": unit,
         "records_per_unit": k,
         "tuning_runs": tuning_runs,
@@ -138,11 +138,36 @@ def statement(
     return facts | {"sentence": _sentence(facts), "not_to_claim": _not_to_claim(facts)}
 
 
+def _repeated(run: NoisySGD | Phases, trainings: int) -> NoisySGD | Phases:
+    """The run made so many times."""
+    if isinstance(run, Phases):
+        return Phases(tuple(replace(one, steps=one.steps * trainings) for one in run.runs))
+    return replace(run, steps=run.steps * trainings)
+
+
+def _physical(run: NoisySGD | Phases) -> dict[str, Any]:
+    """Batch size, clipping norm and σ; of phases each has its own."""
+    if isinstance(run, Phases):
+        every = [_physical(one) for one in run.runs]
+        return {name: [one[name] for one in every] for name in ("batch_size", "clip_norm", "sigma")}
+    sigma = {relation: run.sigma(relation) for relation in ("add-remove", "replace-one")}
+    return {"batch_size": run.batch_size, "clip_norm": run.clip_norm, "sigma": sigma}
+
+
+def _parts(facts: dict[str, Any]) -> list[dict[str, Any]]:
+    """The facts of each phase; of one run, itself."""
+    if "phases" not in facts:
+        return [facts]
+    own = zip(facts["phases"], facts["batch_size"], facts["sigma"], strict=True)
+    return [phase | {"batch_size": size, "sigma": sigma} for phase, size, sigma in own]
+
+
 def _claimed(
-    run: NoisySGD, relation: Relation, delta: float, orders: Orders, k: int
+    run: NoisySGD | Phases, relation: Relation, delta: float, orders: Orders, k: int
 ) -> list[dict[str, Any]]:
     """Rows for a unit with k records, from the accountants that are quick enough."""
-    if run.sampling_rate == 1 and run.noise_multiplier / k >= 0.05:
+    alone = isinstance(run, NoisySGD)
+    if alone and run.sampling_rate == 1 and run.noise_multiplier / k >= 0.05:
         # every step sees all k records: their sum moves by at most k times as much
         run, k = replace(run, noise_multiplier=run.noise_multiplier / k), 1
     every = account(run, relation, orders)
@@ -189,8 +214,21 @@ def _more_warnings(facts: dict[str, Any]) -> list[str]:
         )
     found.append(
         f"all numbers are for {facts['sampling']} batches; other ways to draw them, such as passes "
-        "over a list in one order, are other mechanisms, and none of these numbers holds for them"
+        "over a list in one order, are other mechanisms, and none of these numbers holds for them "
+        "(chapter 21)"
     )
+    if facts["sampling"] == "shuffled":
+        found.append(
+            "shuffled passes: the epsilon claimed is the one that holds even if the order is "
+            "published; no better bound is proved here (chapter 21)"
+        )
+    elif facts["sampling"] in BY_EPOCHS:
+        found.append("who is in which batch, and how many are, counts as secret (chapter 21)")
+    if "phases" in facts:
+        found.append(
+            "the phases count as fixed in advance: a phase that was chosen by looking at what the "
+            "earlier ones put out isn't covered (chapter 22)"
+        )
     if facts["convention"] == "add-remove" and facts["n"]:
         found.append(
             "n, and q and T with it, count as public numbers fixed beforehand: if they were "
@@ -214,20 +252,25 @@ def _more_warnings(facts: dict[str, Any]) -> list[str]:
 
 def _sentence(facts: dict[str, Any]) -> str:
     """The sentence for a paper, on what's claimed."""
-    size = facts["batch_size"] or f"{facts['sampling_rate']:.6g}·n"
     data = f"{facts['n']} records" if facts["n"] else "the data"
-    made = (
-        f"The model was trained on {data} by noisy SGD: {facts['steps']} updates, "
-        f"{_BATCHES[facts['sampling']].format(size)}, each record's gradient clipped to norm "
-        f"{facts['clip_norm']:g}, Gaussian noise of standard deviation "
-        f"{facts['noise_multiplier']:g} times that norm on the sum. "
-    )
+    steps = ", then ".join(map(_made, _parts(facts)))
+    made = f"The model was trained on {data} by noisy SGD: {steps}. "
     quoted, delta = facts["quoted"], facts["delta"]
     if quoted is None:
         return made + f"No accountant used here proves a finite epsilon at delta = {delta:g}."
     return made + (
         f"It is ({quoted['at_most']}, {delta:g})-differentially private when {_whose(facts)}"
         f"{_counted(facts)} (epsilon: upper bound, {quoted['name']}, rounded up)."
+    )
+
+
+def _made(part: dict[str, Any]) -> str:
+    """What was done in one run or phase."""
+    size = part["batch_size"] or f"{part['sampling_rate']:.6g}·n"
+    return (
+        f"{part['steps']} updates, {_BATCHES[part['sampling']].format(size)}, each record's "
+        f"gradient clipped to norm {part['clip_norm']:g}, Gaussian noise of standard deviation "
+        f"{part['noise_multiplier']:g} times that norm on the sum"
     )
 
 
@@ -283,27 +326,30 @@ def as_text(value: Any) -> str:
 
 
 def _facts_table(facts: dict[str, Any]) -> list[list[str]]:
-    delta, n, sigma, relation = (facts[key] for key in ("delta", "n", "sigma", "convention"))
+    delta, n, relation = (facts[key] for key in ("delta", "n", "convention"))
     why = f"; 1/n = {1 / n:.3g}, so n·delta = {n * delta:.2g}" if n else "; n isn't known"
-    others = facts["tuning_runs"]
-    return [
-        ["fact", "value"],
-        ["records n", as_text(n)],
-        ["batches", _BATCHES[facts["sampling"]].format(facts["batch_size"] or "q·n")],
-        ["sampling rate", f"{facts['sampling_rate']:.6g}"],
-        ["noisy updates T", as_text(facts["steps"])],
-        [
-            "noise on the clipped sum",
-            f"{facts['noise_multiplier']:g} × clipping norm C, C = {facts['clip_norm']:g}",
-        ],
-        [
-            "sigma",
-            f"{sigma['add-remove']:g} under add-remove, {sigma['replace-one']:g} under replace-one",
-        ],
+    others, parts = facts["tuning_runs"], _parts(facts)
+    table = [["fact", "value"], ["records n", as_text(n)]]
+    for number, part in enumerate(parts, 1):
+        of_phase = f", phase {number}" if len(parts) > 1 else ""
+        table += [[name + of_phase, value] for name, value in _part_rows(part)]
+    return table + [
         ["neighbours", f"{relation}: one record {_CHANGE[relation]}"],
         ["unit of privacy", f"{facts['unit']}, at most {facts['records_per_unit']} record(s) each"],
         ["delta", f"{delta:g}{why}"],
         ["other trainings on these data", "not counted" if others is None else as_text(others)],
+    ]
+
+
+def _part_rows(part: dict[str, Any]) -> list[tuple[str, str]]:
+    sigma, noise = part["sigma"], f"{part['noise_multiplier']:g} × clipping norm C"
+    both = f"{sigma['add-remove']:g} under add-remove, {sigma['replace-one']:g} under replace-one"
+    return [
+        ("batches", _BATCHES[part["sampling"]].format(part["batch_size"] or "q·n")),
+        ("sampling rate", f"{part['sampling_rate']:.6g}"),
+        ("noisy updates T", as_text(part["steps"])),
+        ("noise on the clipped sum", f"{noise}, C = {part['clip_norm']:g}"),
+        ("sigma", both),
     ]
 
 

@@ -1,5 +1,6 @@
 """From a run to all its guarantees: other programs' numbers, reasons, warnings, the limits."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -126,7 +127,7 @@ def test_numbers_anywhere():
             assert math.isfinite(epsilon) or answer(found[name], delta)["reason"]
 
 
-@pytest.mark.parametrize("more", [{"noise_multiplier": 1}, {"sampling": "poisson"}, {"Sigma": 2}])
+@pytest.mark.parametrize("more", [{"noise_multiplier": 1}, {"ways": "poisson"}, {"Sigma": 2}])
 def test_other_facts_are_refused_by_name(more):
     name = next(iter(more))
     with pytest.raises(ValueError, match=f"^{name} = .* left out; .*sigma is noise std / sensitiv"):
@@ -136,7 +137,8 @@ def test_other_facts_are_refused_by_name(more):
 def test_questions_that_are_refused():
     run = mnist("A", "add-remove")
     for arguments, message in (
-        ((run, "replace-one"), "isn't covered"), ((run, "add-remove", "all"), "^orders = 'all'"),
+        ((dataclasses.replace(run, sampling="fixed-size"), "add-remove"), "isn't covered"),
+        ((run, "add-remove", "all"), "^orders = 'all'"),
         ((run, "both"), "^relation = 'both'"), ((3, "add-remove"), "^run = 3 .*NoisySGD"),
     ):  # fmt: skip
         with pytest.raises(ValueError, match=message):

@@ -1,16 +1,22 @@
 """Random allocation, shuffled passes, truncation: against quadrature, enumeration, Monte Carlo."""
 
 import itertools
+import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from dpteach.__main__ import main
+from dpteach.accountants import account
 from dpteach.batches import (
     Between,
     RandomAllocation,
     SlicedPair,
     Strongest,
+    TruncatedLaw,
+    fixed_size_slices,
     revealed_order,
     shuffled_event_delta,
     shuffled_slices,
@@ -18,6 +24,9 @@ from dpteach.batches import (
 )
 from dpteach.guarantees import GaussianGuarantee
 from dpteach.numerics.ratios import contract_cells, on_losses, split_cells, tilted
+from dpteach.report import statement, to_markdown
+from dpteach.run import RELATIONS, SAMPLINGS, NoisySGD
+from dpteach.tensor_power import TensorPower
 
 
 def allocation(batches, sigma, epochs=1):
@@ -48,7 +57,7 @@ def test_few_batches_against_quadrature(batches, sigma, epsilon, remove, add):
 @pytest.mark.parametrize(("batches", "sigma", "epsilon", "remove", "add"), EXACT)
 def test_each_direction_by_itself(batches, sigma, epsilon, remove, add, direction):
     way = ("remove", "add")[direction]
-    low, high = allocation(batches, sigma)._one_delta(way, epsilon)
+    low, high = allocation(batches, sigma).delta_of(way, epsilon)
     assert low <= (remove, add)[direction] <= high < low + 2e-4
 
 
@@ -66,7 +75,7 @@ def test_a_grid_of_outputs_for_at_most_four_batches(batches):
     q = math.prod(weights[k] for k in shape)
     mean = sum(ratio[k] for k in shape) / batches
     delta = float(np.sum(q * np.maximum(mean - math.exp(epsilon), 0)))
-    low, high = allocation(batches, sigma)._one_delta("remove", epsilon)
+    low, high = allocation(batches, sigma).delta_of("remove", epsilon)
     assert abs(delta - (low + high) / 2) < 0.01 * high  # the grid's own error
 
 
@@ -83,7 +92,7 @@ def test_recorded_simulations(case):
     batches, sigma, epochs, epsilon, remove, remove_error, add, add_error = case
     bracket = allocation(batches, sigma, epochs)
     for way, found, error in (("remove", remove, remove_error), ("add", add, add_error)):
-        low, high = bracket._one_delta(way, epsilon)
+        low, high = bracket.delta_of(way, epsilon)
         assert low - 3 * error <= found <= high + 3 * error
         assert high - low < 2e-4
 
@@ -98,7 +107,7 @@ def test_a_fresh_simulation():
         loss += np.log(np.mean(np.exp((x - 0.5) / sigma**2), axis=1))
     seen = np.maximum(-np.expm1(epsilon - loss), 0)
     error = 3.5 * seen.std() / math.sqrt(runs)
-    low, high = allocation(batches, sigma, epochs)._one_delta("remove", epsilon)
+    low, high = allocation(batches, sigma, epochs).delta_of("remove", epsilon)
     assert low - error < seen.mean() < high + error
 
 
@@ -289,3 +298,303 @@ def test_tilting_keeps_the_law():
         lattice = tilted(mass, points, -1, 1.0, slope)
         back = lattice.weights * np.exp(lattice.log_mass - slope * lattice.points)
         assert np.allclose(back, mass, rtol=1e-14)
+
+
+# --- a record is replaced under Poisson sampling, and batches that are cut
+
+
+def test_replaced_law_against_quadrature():
+    from dpteach.laws import ReplacedLaw
+
+    assert float(ReplacedLaw(0.3, 0.5).delta(0.3)) == pytest.approx(0.108069186, abs=1e-9)
+    assert float(ReplacedLaw(0.01, 1.0).delta(0.01)) == pytest.approx(0.000839644, abs=1e-9)
+    for rate, sigma, epsilon, exact in ((0.3, 0.5, 0.3, 0.198084), (0.01, 1.0, 0.01, 0.00196642)):
+        power = TensorPower(laws=(ReplacedLaw(rate, sigma),), steps=2)
+        assert power.lower.delta(epsilon) <= exact + 1e-6
+        assert power.upper.delta(epsilon) >= exact - 1e-6
+        assert power.upper.delta(epsilon) < 1.002 * power.lower.delta(epsilon)
+
+
+@pytest.mark.parametrize(("rate", "sigma"), [(0.3, 0.5), (0.01, 1.0), (1e-4, 0.6), (1.0, 2.0)])
+def test_replaced_law_in_all_its_views(rate, sigma):
+    from mpmath import mp, mpf, npdf, quad
+
+    from dpteach.laws import ReplacedLaw
+
+    law, h = ReplacedLaw(rate, sigma), 1 / (2 * sigma)
+    mp.dps = 30
+    q = mpf(rate)
+    density = lambda x, s: (1 - q) * npdf(x) + q * npdf(x, s * mpf(h))  # noqa: E731
+    for epsilon in (0.02, 0.3):
+        y = mp.exp(mpf(epsilon))
+        gain = lambda x, y=y: density(x, 1) - y * density(x, -1)  # noqa: E731
+        root = mp.findroot(gain, float(law.nodes().loss[0] * 0 + _threshold(law, epsilon)))
+        exact = float(quad(gain, [root, root + 2, root + 6, root + 20]))
+        assert float(law.delta(epsilon)) == pytest.approx(exact, rel=1e-11)
+        nodes = law.nodes(corner=epsilon)
+        integral = np.exp(nodes.log_p) @ np.maximum(-np.expm1(epsilon - nodes.loss), 0)
+        assert integral == pytest.approx(exact, rel=1e-9)
+        assert float(law.type_1(epsilon)) == pytest.approx(
+            float(quad(lambda x: density(x, -1), [root, root + 2, root + 6, root + 20])), rel=1e-10
+        )
+    p, q_mass = law.loss_masses([-np.inf, -0.3, 0.0, 0.1, np.inf])
+    assert p.sum() == pytest.approx(1, abs=1e-14)
+    assert np.allclose(q_mass[::-1].sum(), 1, atol=1e-14)
+    back = law.loss_masses([-np.inf, -0.1, 0.0, 0.3, np.inf])[1][::-1]
+    assert np.allclose(p, back, rtol=1e-12)  # symmetric
+    low, high = law.loss_range(1e-3)
+    losses = law.sample(200_000, np.random.default_rng(3))
+    assert np.mean(losses < low) < 1.4e-3
+    assert np.mean(losses > high) < 1.4e-3
+    seen = np.maximum(-np.expm1(0.02 - losses), 0)
+    assert abs(seen.mean() - float(law.delta(0.02))) < 5 * seen.std() / 447 + 1e-12
+
+
+def _threshold(law, epsilon):
+    """The observation at which the loss is ε, by bisection on the mixtures' logarithms."""
+    h, q = law.mu / 2, law.rate
+    low, high = 0.0, 200.0
+    for _ in range(200):
+        x = (low + high) / 2
+        rest = np.log1p(-q) if q < 1 else -np.inf
+        up, down = (np.logaddexp(rest, np.log(q) + s * h * x - h * h / 2) for s in (1, -1))
+        low, high = (x, high) if up - down < epsilon else (low, x)
+    return low
+
+
+def test_no_angle_is_worse_than_the_opposite():
+    from dpteach.laws import ReplacedLaw
+
+    x = np.linspace(-8, 8, 801)
+    w = np.exp(-x**2 / 2)
+    w /= w.sum()
+    first = 0.7 + 0.3 * np.exp(x - 0.5)
+    found = []
+    for rho in (-1, -0.5, 0, 0.5, 0.9):
+        second = 0.7 + 0.3 * np.exp(rho * x[:, None] + math.sqrt(1 - rho**2) * x[None, :] - 0.5)
+        gain = np.maximum(first[:, None] - math.exp(0.3) * second, 0)
+        found.append(float(np.sum(w[:, None] * w[None, :] * gain)))
+    assert np.allclose(found, [0.10808, 0.09161, 0.06951, 0.03877, 0.00520], atol=2e-5)
+    assert max(found) <= float(ReplacedLaw(0.3, 0.5).delta(0.3)) + 1e-5
+
+
+def test_runs_a_b_c_under_replace_one():
+    for noise, steps, expected in ((1.3, 3516, 1.55548), (1.1, 14063, 4.22153), (0.7, 10547, 8.04874)):
+        run = NoisySGD.at_rate(256 / 60000, steps=steps, noise_multiplier=noise)
+        found = account(run, "replace-one")["tensor-power"]
+        assert found.lower.epsilon(1e-5) <= expected + 1e-4
+        assert found.upper.epsilon(1e-5) >= expected - 1e-4
+        assert found.upper.epsilon(1e-5) < 1.001 * found.lower.epsilon(1e-5)
+
+
+TRUNCATED = [(5, 0.3, 2, 0.079803, 0.013637), (8, 0.2, 3, 0.041449, 0.000172)]
+
+
+@pytest.mark.parametrize(("n", "rate", "largest", "remove", "add"), TRUNCATED)
+def test_truncated_law_of_one_step(n, rate, largest, remove, add):
+    for way, exact in (("remove", remove), ("add", add)):
+        law = TruncatedLaw(n, rate, largest, 1.0, way)
+        assert float(law.delta(0.2)) == pytest.approx(exact, abs=6e-7)
+        assert law.swapped.swapped == law
+        nodes = law.nodes(corner=0.2)
+        assert np.exp(nodes.log_p).sum() == pytest.approx(1, abs=1e-12)
+        gain = np.exp(nodes.log_p) @ np.maximum(-np.expm1(0.2 - nodes.loss), 0)
+        assert gain == pytest.approx(exact, abs=6e-7)
+        p, q = law.loss_masses([-np.inf, 0.2, np.inf])
+        assert [p.sum(), q.sum()] == pytest.approx([1, 1], abs=1e-12)
+        losses = law.sample(100_000, np.random.default_rng(4))
+        seen = np.maximum(-np.expm1(0.2 - losses), 0)
+        assert abs(seen.mean() - exact) < 5 * seen.std() / 316
+
+
+@pytest.mark.parametrize("other", [-1, 0, 1])
+@pytest.mark.parametrize(("n", "rate", "largest"), [(5, 0.3, 2), (8, 0.2, 3)])
+def test_truncated_law_is_above_enumerated_data_sets(n, rate, largest, other):
+    """All draws of n records whose others have one gradient; exact where theory-free."""
+    x = np.linspace(-16, 16, 32001)
+
+    def density(present):
+        means = {}
+        for draw in itertools.product((0, 1), repeat=n - 1):
+            for own in (0, 1) if present else (0,):
+                chance = math.prod(rate if d else 1 - rate for d in draw)
+                chance *= (rate if own else 1 - rate) if present else 1
+                size = sum(draw) + own
+                keep = min(1.0, largest / size) if size else 1.0
+                for kept, share in ((1, keep), (0, 1 - keep)) if own else ((0, 1.0),):
+                    mean = kept + other * (min(size, largest) - kept)
+                    means[mean] = means.get(mean, 0.0) + chance * share
+        return sum(w * np.exp(-((x - m) ** 2) / 2) for m, w in means.items()) / math.sqrt(2 * math.pi)
+
+    inside, outside = density(True), density(False)
+    for way, (p, q) in (("remove", (inside, outside)), ("add", (outside, inside))):
+        exact = np.sum(np.maximum(p - math.exp(0.2) * q, 0)) * (x[1] - x[0])
+        assert exact <= float(TruncatedLaw(n, rate, largest, 1.0, way).delta(0.2)) + 1e-9
+    if (n, other) == (5, -1):
+        gain = np.sum(np.maximum(inside - math.exp(0.2) * outside, 0)) * (x[1] - x[0])
+        assert gain == pytest.approx(0.056830, abs=1e-6)
+
+
+def test_truncated_runs():
+    def ends(largest):
+        run = NoisySGD(
+            n=60000, batch_size=256, steps=3516, noise_multiplier=1.3,
+            sampling="truncated-poisson", largest_batch=largest,
+        )  # fmt: skip
+        found = account(run, "add-remove")["tensor-power"]
+        return found.lower.epsilon(1e-5), found.upper.epsilon(1e-5)
+
+    assert ends(300)[1] == pytest.approx(1.23588, abs=5e-4)
+    assert ends(300)[1] < 1.24533  # dp-accounting's coarser second part
+    low, high = ends(384)  # never cut: the Poisson run
+    assert low <= 0.86458
+    assert 0.86452 <= high < low + 1e-3
+
+
+# --- what account answers, and what it refuses
+
+FACTS = {"n": 1000, "batch_size": 10, "noise_multiplier": 1.0, "epochs": 2}
+COVERED = {
+    ("poisson", "add-remove"), ("poisson", "zero-out"), ("poisson", "replace-one"),
+    ("fixed-size", "replace-one"), ("fixed-size", "zero-out"), ("random-allocation", "add-remove"),
+    ("random-allocation", "zero-out"), ("shuffled", "zero-out"), ("shuffled", "replace-one"),
+    ("truncated-poisson", "add-remove"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("sampling", SAMPLINGS)
+def test_each_combination_is_answered_or_refused(sampling, relation):
+    largest = {"largest_batch": 30} if sampling == "truncated-poisson" else {}
+    run = NoisySGD.for_epochs(**FACTS, sampling=sampling, **largest)
+    if (sampling, relation) in COVERED:
+        found = account(run, relation)["tensor-power"]
+        low, high = found.lower.epsilon(1e-5), found.upper.epsilon(1e-5)
+        assert 0 <= low <= high < math.inf
+        assert found.epsilon(1e-5) == high
+        assert found.lower.delta(1.0) <= found.upper.delta(1.0)
+        alpha = np.array([0.01, 0.1, 0.5])
+        assert np.all(found.upper.f(alpha) <= found.lower.f(alpha) + 1e-9)
+        assert sampling in found.assumptions
+    else:
+        with pytest.raises(ValueError, match=r"isn't covered: .*(ask|draw)"):
+            account(run, relation)
+
+
+def test_zero_out_is_add_remove_for_poisson_and_allocation():
+    for sampling in ("poisson", "random-allocation"):
+        run = NoisySGD.for_epochs(**FACTS, sampling=sampling)
+        ends = [account(run, relation)["tensor-power"].epsilon(1e-5) for relation in ("add-remove", "zero-out")]
+        assert ends[0] == ends[1]
+
+
+def test_shuffled_runs_leak_more_than_poisson_claims():
+    run = NoisySGD.for_epochs(n=60000, batch_size=250, epochs=15, noise_multiplier=1.3, sampling="shuffled")
+    found = account(run, "zero-out")
+    poisson = account(replace(run, sampling="poisson"), "zero-out")["tensor-power"].epsilon(1e-5)
+    assert found["tensor-power"].lower.epsilon(1e-5) > 3 * poisson
+    assert found["tensor-power"].epsilon(1e-5) == pytest.approx(16.5262, abs=1e-4)
+    for name in set(found) - {"tensor-power"}:
+        assert found[name].epsilon(1e-5) == math.inf
+        assert "no law of one step" in found[name].reason
+
+
+def test_fixed_size_under_zero_out_by_quadrature():
+    p, q = fixed_size_slices(0.3, 1.0)
+    assert SlicedPair(p=p, q=q, steps=1).delta(0.3) == pytest.approx(0.080460, abs=1e-4)
+    p, q = fixed_size_slices(0.01, 1.0)
+    assert SlicedPair(p=p, q=q, steps=1).delta(0.1) == pytest.approx(0.00170722, abs=1e-5)
+    run = NoisySGD(rate=0.3, steps=1, noise_multiplier=1.0, sampling="fixed-size")
+    assert account(run, "zero-out")["tensor-power"].upper.delta(0.3) == pytest.approx(0.165262, abs=1e-5)
+
+
+def test_runs_by_epochs_have_whole_epochs():
+    for facts, word in (
+        ({"steps": 150, "sampling": "random-allocation"}, "steps = 150"),
+        ({"steps": 150, "sampling": "shuffled"}, "steps = 150"),
+        ({"steps": 10, "sampling": "shuffled", "batch_size": 300}, "steps = 10"),
+        ({"steps": 4, "sampling": "shuffled", "batch_size": 300}, "n = 1000"),
+        ({"steps": 4, "sampling": "poisson", "largest_batch": 30}, "largest_batch = 30"),
+        ({"steps": 4, "sampling": "truncated-poisson"}, "largest_batch = None"),
+        ({"steps": 4, "sampling": "truncated-poisson", "largest_batch": 0}, "largest_batch = 0"),
+        ({"steps": 4, "sampling": "truncated-poisson", "largest_batch": 5, "batch_size": 1000}, "batch_size = 1000"),
+    ):
+        with pytest.raises(ValueError, match=word):
+            NoisySGD(**{"n": 1000, "batch_size": 10, "noise_multiplier": 1.0} | facts)
+    with pytest.raises(ValueError, match="rate = 0.3"):
+        NoisySGD(rate=0.3, steps=3, noise_multiplier=1.0, sampling="random-allocation")
+    with pytest.raises(ValueError, match="epochs = 1.5"):
+        NoisySGD.for_epochs(n=1000, batch_size=10, epochs=1.5, noise_multiplier=1.0, sampling="shuffled")
+    run = NoisySGD.for_epochs(n=60000, batch_size=256, epochs=15, noise_multiplier=1.3, sampling="random-allocation")
+    assert (run.batches_per_epoch, run.steps) == (235, 3525)
+
+
+# --- the command line
+
+
+def told(capsys, *arguments):
+    assert main(["account", *arguments]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_the_command_line_knows_random_allocation(capsys):
+    found = told(
+        capsys, "--convention", "add-remove", "--sampling", "random-allocation", "--batches-per-epoch", "235",
+        "--epochs", "15", "--sigma", "1.3", "--delta", "1e-5", "--json",
+    )  # fmt: skip
+    row = found["guarantees"][0]
+    assert (row["name"], row["kind"], found["sampling"], found["steps"]) == (
+        "tensor-power", "bracket", "random-allocation", 3525,
+    )  # fmt: skip
+    low, high = row["epsilon"]
+    assert low <= 0.8391 <= high < low + 1e-3
+
+
+def test_the_command_line_knows_phases(capsys):
+    found = told(
+        capsys, "--convention", "add-remove", "--phases", "1.3:0.0042666666666667:2000,1.6:0.0085333333333:1000",
+        "--delta", "1e-5", "--json",
+    )  # fmt: skip
+    low, high = found["guarantees"][0]["epsilon"]
+    assert 0 < low < high < low + 1e-3
+    assert [phase["steps"] for phase in found["phases"]] == [2000, 1000]
+
+
+def test_the_command_line_takes_sigma_in_the_relations_unit(capsys):
+    found = told(
+        capsys, "--relation", "replace-one", "--sampling", "poisson", "--rate", "0.01", "--steps", "10",
+        "--sigma", "1.5", "--delta", "1e-5", "--json",
+    )  # fmt: skip
+    assert found["noise_multiplier"] == 3.0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (["--sampling", "shuffled", "--batches-per-epoch", "10", "--epochs", "1", "--sigma", "1"], "isn't covered"),
+        (["--sampling", "poisson", "--batches-per-epoch", "10", "--epochs", "1", "--sigma", "1"], "batches-per-epoch"),
+        (["--phases", "1:0.1:5", "--sigma", "1"], "--sigma"),
+        (["--phases", "1:0.1:5", "--rate", "0.1"], "--rate"),
+        (["--rate", "0.1", "--steps", "5"], "sigma = None"),
+        (["--sampling", "shuffled", "--batches-per-epoch", "9", "--epochs", "1.5", "--sigma", "1"], "epochs = 1.5"),
+    ],
+)
+def test_the_command_line_refuses_with_one_line(capsys, arguments, word):
+    assert main(["account", "--relation", "add-remove", "--delta", "1e-5", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert word in error
+    assert error.count("\n") == 1
+
+
+def test_a_bad_plan_on_the_command_line(capsys):
+    with pytest.raises(SystemExit):
+        main(["account", "--relation", "add-remove", "--delta", "1e-5", "--phases", "1:2"])
+    assert "SIGMA:RATE:STEPS" in capsys.readouterr().err
+
+
+def test_the_statement_of_shuffled_passes_says_what_it_is():
+    run = NoisySGD.for_epochs(n=1000, batch_size=10, epochs=2, noise_multiplier=1.0, sampling="shuffled")
+    facts = statement(run, "zero-out", 1e-5)
+    assert facts["quoted"]["epsilon"] == pytest.approx(revealed_order(1.0, 2).epsilon(1e-5))
+    assert any("even if the order is published" in warning for warning in facts["warnings"])
+    assert "chapter 21" in to_markdown(facts)
