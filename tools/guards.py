@@ -25,11 +25,17 @@ CODE_LINES, CODE_SHARE = 2000, 0.20
 CHECKED = "Checked: "
 # Chapters whose cells don't have a kind yet.
 UNCONVERTED = {
-    "00-conventions", "00-preface", "00-prerequisites",
+    "00-conventions",
+    "00-prerequisites",
     "06-strong-composition",
     "11-noisy-sgd",
-    "14-per-sample-gradients", "15-training-on-mnist", "16-figure-7",
-    "18-auditing", "19-beyond-one-machine", "20-reporting", "oracles",
+    "14-per-sample-gradients",
+    "15-training-on-mnist",
+    "16-figure-7",
+    "18-auditing",
+    "19-beyond-one-machine",
+    "20-reporting",
+    "oracles",
 }
 
 GLUE = re.compile(r"\{glue(?::\w+)?\}`([^`:]+)(?::[^`]*)?`|```+\{glue(?::\w+)?\} *([^\s`]+)")
