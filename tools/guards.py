@@ -34,7 +34,6 @@ UNCONVERTED = {
     "16-figure-7",
     "18-auditing",
     "19-beyond-one-machine",
-    "20-reporting",
     "oracles",
 }
 
