@@ -1,4 +1,4 @@
-"""Command line: ``python -m dpteach account | calibrate | report | train`` (chapter 20).
+"""Command line: ``python -m dpteach COMMAND``, explained in chapter 20.
 
 conventions, or relations (a sigma means nothing without one):
   add-remove   neighbours differ by one record more or less; Poisson batches;
@@ -78,10 +78,11 @@ def _parser() -> argparse.ArgumentParser:
             epilog=(__doc__ or "").partition("\n\n")[2] + "\n" + examples,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )  # fmt: skip
-        one.add_argument(
-            "--relation", "--convention", choices=RELATIONS, required=True,
-            help="neighbours, with their sampling",
-        )  # fmt: skip
+        if name != "verify":  # a certificate says it itself
+            one.add_argument(
+                "--relation", "--convention", choices=RELATIONS, required=True,
+                help="neighbours, with their sampling",
+            )  # fmt: skip
         for option, settings in options.items():
             one.add_argument(*option.split(), **settings)
     return top
@@ -198,6 +199,49 @@ def _report(args: argparse.Namespace) -> str:
     return _statement(_run(args), args)
 
 
+def _certify(args: argparse.Namespace) -> str:
+    """a certificate that epsilon lies in an interval, for `verify` (needs python-flint)
+
+    examples: the second proves two intervals by one certificate
+      python -m dpteach certify --relation add-remove --n 60000 --batch-size 256 --epochs 15 \
+--sigma 1.3 --delta 1e-5 -o run-a.json
+      python -m dpteach certify --relation replace-one --q 0.01 --steps 100 --sigma 1 \
+--delta 1e-5 1e-8 -o run.json
+    """
+    certificate = _with_flint()
+    found = certificate.certify(
+        run_under(args.relation, **_facts(args)), args.relation, args.delta, width=args.width
+    )
+    return json.dumps(found, separators=(",", ":"))
+
+
+def _verify(args: argparse.Namespace) -> str:
+    """proves a certificate, or says which inequality fails (needs python-flint)
+
+    examples: the second also asks whether a published upper bound is proved to be too small
+      python -m dpteach verify run-a.json
+      python -m dpteach verify run-a.json --upper 0.8
+    """
+    lines = []
+    for proof in _with_flint().proofs(args.file):
+        lines.append(proof.sentence)
+        for side in ("upper", "lower"):
+            if (number := getattr(args, side)) is not None:
+                wrong = proof.refutes(number, as_bound=side)
+                verdict = "it's wrong" if wrong else "this certificate doesn't refute it"
+                lines.append(f"{number!r} as {side} bound at δ = {float(proof.delta):g}: {verdict}")
+    return "\n".join(lines)
+
+
+def _with_flint() -> Any:
+    try:
+        from dpteach import certificate
+    except ImportError as error:
+        advice = 'certificates need it; pip install "dpteach[verify]"'
+        raise ImportError(f"{error}: {advice}") from None
+    return certificate
+
+
 def _train(args: argparse.Namespace) -> str:
     """train the tutorial network on MNIST (needs torch) and print the statement of what was done
 
@@ -307,10 +351,22 @@ _TRAINING: _Flags = {
     "--stop-after": {**_WHOLE, "help": "make only so many of the run's updates"},
     "--delta": {**_NUMBER, "default": 1e-5, "help": f"{_DELTA} (default: 1e-5)"},
 }
+_CERTIFICATE: _Flags = {
+    "--delta": {**_NUMBER, "required": True, "nargs": "+", "help": f"one or more {_DELTA}"},
+    "--width": {**_NUMBER, "default": 5e-4, "help": "widest interval (default: 5e-4)"},
+    "--output -o": {"help": _PAGE["--output"]["help"]},
+}
+_PROOF: _Flags = {
+    "file": {"help": "a certificate that `certify` wrote"},
+    "--upper": {**_NUMBER, "help": "a published upper bound: is it proved to be wrong?"},
+    "--lower": {**_NUMBER, "help": "a published lower bound: is it proved to be wrong?"},
+}
 _COMMANDS: dict[str, tuple[Callable[[argparse.Namespace], str], _Flags]] = {
     "account": (_account, _SIGMA | _SIZE | _WAYS | _QUESTION | _JSON),
     "calibrate": (_calibrate, _TARGET | _SIZE | _QUESTION | _JSON),
     "report": (_report, _SIGMA | _SIZE | _WAYS | _CLIP | _QUESTION | _PAGE),
+    "certify": (_certify, _NEEDED | _SIZE | _CERTIFICATE),
+    "verify": (_verify, _PROOF),
     "train": (_train, _NEEDED | _STEPS | _ORDERS | _TRAINING | _PAGE),
 }
 
