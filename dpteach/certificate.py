@@ -36,6 +36,11 @@ class Proof(NamedTuple):
     Under add-remove the pairs are the two directions, and ε is the larger of their two. Both are
     attained by data sets, so no smaller ε is true. Under replace-one ε is that of
     C_rate(G_{1/sigma})^{⊗steps}, which Theorem 5.1 guarantees for the run.
+
+    >>> ends = {"subsampled": (Fraction(106, 100), Fraction(107, 100))}
+    >>> proof = Proof("replace-one", Fraction(1, 2), Fraction(2), 2, Fraction(1, 1000), ends)
+    >>> proof.refutes(1.05, as_bound="upper"), proof.refutes(1.065, as_bound="upper")
+    (True, False)
     """
 
     relation: str
@@ -47,11 +52,12 @@ class Proof(NamedTuple):
 
     @property
     def low(self) -> Fraction:
+        """ε is at least this."""
         return max(low for low, _ in self.pairs.values())
 
     @property
     def high(self) -> Fraction | None:
-        """None where a pair has no upper end."""
+        """ε is at most this; None where a pair has no upper end."""
         highs = [high for _, high in self.pairs.values()]
         return None if None in highs else max(highs)  # type: ignore[type-var]
 
@@ -107,7 +113,7 @@ def proofs(certificate: str | Path | dict[str, Any]) -> list[Proof]:
     >>> run = NoisySGD.at_rate(0.5, steps=2, noise_multiplier=2.0)
     >>> proof, = proofs(certify(run, "add-remove", [1e-3], width=0.01))
     >>> proof.sentence.partition(";")[0]  # doctest: +ELLIPSIS
-    'proved: ε in [1.0..., 1.0...] at δ = 0.001 (add-remove neighbours, ...
+    'proved: ε in [1.12..., 1.13...] at δ = 0.001 (add-remove neighbours, ...
     """
     try:
         if isinstance(certificate, dict):
@@ -148,6 +154,11 @@ def certify(
 
     Raises `ValueError` for a run of 0 steps (its ε is 0), and where the width would need a lattice
     of more than a million points.
+
+    >>> run = NoisySGD.at_rate(0.5, steps=2, noise_multiplier=2.0)
+    >>> found = certify(run, "add-remove", [1e-3], width=0.1)
+    >>> found["rate"], [(law["pair"], law["side"]) for law in found["laws"]][:2]
+    ('1/2', [('remove', 'lower'), ('remove', 'upper')])
     """
     domain.one_of("relation", relation, tuple(_SAMPLING), "certificates are for these two")
     fits = run.sampling == _SAMPLING[relation]
@@ -282,8 +293,9 @@ def _best_law(
 def _score(law: dict[str, Any], tilts: Sequence[tuple[float, float]]) -> float:
     """The larger it is, the larger is the composed law's ε, about.
 
-    At a tilt τ it's log E φ(L)/τ. φ is e^{τz} up to τz = cap and levels off beyond, so that it's a mean of (1 - e^{s-z})_+ over s: of two laws whose profiles are ordered the larger has
-    the larger score.
+    At a tilt τ it's log E φ(L)/τ. φ is e^{τz} up to τz = cap and levels off beyond, so that it's a
+    mean of (1 - e^{s-z})_+ over s: of two laws whose profiles are ordered the larger has the
+    larger score.
     """
     z = np.array(law["points"]) * float(Fraction(law["step"])) + float(Fraction(law["offset"]))
     mass = np.array([int(m, 16) / 2 ** law["bits"] for m in law["masses"]])
