@@ -31,7 +31,6 @@ UNCONVERTED = {
     "11-noisy-sgd",
     "14-per-sample-gradients",
     "15-training-on-mnist",
-    "16-figure-7",
     "18-auditing",
     "19-beyond-one-machine",
     "oracles",
