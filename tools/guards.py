@@ -27,7 +27,6 @@ CHECKED = "Checked: "
 UNCONVERTED = {
     "00-conventions",
     "00-prerequisites",
-    "06-strong-composition",
     "11-noisy-sgd",
     "14-per-sample-gradients",
     "15-training-on-mnist",
