@@ -46,6 +46,7 @@ EXACT = [
 ]
 
 
+@pytest.mark.theorem("thm-21-allocation")
 @pytest.mark.parametrize(("batches", "sigma", "epsilon", "remove", "add"), EXACT)
 def test_few_batches_against_quadrature(batches, sigma, epsilon, remove, add):
     low, high = both(allocation(batches, sigma), epsilon)
@@ -97,6 +98,7 @@ def test_recorded_simulations(case):
         assert high - low < 2e-4
 
 
+@pytest.mark.theorem("thm-21-allocation")
 def test_a_fresh_simulation():
     batches, sigma, epochs, epsilon, runs = 5, 1.2, 3, 0.4, 200_000
     rng = np.random.default_rng(21)
@@ -146,6 +148,7 @@ def test_curves_are_ordered():
         assert np.all(upper_f >= line - 1e-9)
 
 
+@pytest.mark.theorem("prop-21-shuffled-lower")
 def test_shuffled_events_against_quadrature():
     assert shuffled_event_delta(1.3, 235, 0.1) == pytest.approx(0.018443, abs=1e-6)
     assert shuffled_event_delta(1.3, 235, 1.0) == pytest.approx(0.000159739, abs=1e-9)
@@ -153,6 +156,7 @@ def test_shuffled_events_against_quadrature():
     assert shuffled_event_delta(1.0, 10, 1.0) == pytest.approx(0.0757295, abs=1e-7)
 
 
+@pytest.mark.theorem("prop-21-shuffled-lower")
 def test_shuffled_slices_are_below_the_pair():
     for sigma, batches, steps, epsilon, pair, error in (
         (1.0, 10, 1, 1.0, 0.07640, 1.9e-4),
@@ -187,6 +191,7 @@ def test_slices_of_a_coin_by_hand():
         assert found > 0.97 * exact
 
 
+@pytest.mark.theorem("prop-21-revealed")
 def test_published_orders():
     assert revealed_order(1.3, 15).epsilon(1e-5) == pytest.approx(16.5262, abs=1e-4)
     assert revealed_order(0.65, 15).epsilon(1e-5) == pytest.approx(42.4114, abs=1e-4)
@@ -250,6 +255,7 @@ def convex_means(mass, points, thresholds):
     return np.array([mass @ np.maximum(points - t, 0) for t in thresholds])
 
 
+@pytest.mark.theorem("prop-21-bracket")
 def test_split_lies_above_and_contraction_below_in_the_convex_order():
     """Against the exact call function of a lognormal ratio, Black and Scholes's formula."""
     from scipy.special import ndtr
@@ -315,6 +321,7 @@ def test_replaced_law_against_quadrature():
         assert power.upper.delta(epsilon) < 1.002 * power.lower.delta(epsilon)
 
 
+@pytest.mark.theorem("thm-21-replaced")
 @pytest.mark.parametrize(("rate", "sigma"), [(0.3, 0.5), (0.01, 1.0), (1e-4, 0.6), (1.0, 2.0)])
 def test_replaced_law_in_all_its_views(rate, sigma):
     from mpmath import mp, mpf, npdf, quad
@@ -362,6 +369,7 @@ def _threshold(law, epsilon):
     return low
 
 
+@pytest.mark.theorem("thm-21-replaced")
 def test_no_angle_is_worse_than_the_opposite():
     from dpteach.laws import ReplacedLaw
 
@@ -407,6 +415,7 @@ def test_truncated_law_of_one_step(n, rate, largest, remove, add):
         assert abs(seen.mean() - exact) < 5 * seen.std() / 316
 
 
+@pytest.mark.theorem("thm-21-truncated")
 @pytest.mark.parametrize("other", [-1, 0, 1])
 @pytest.mark.parametrize(("n", "rate", "largest"), [(5, 0.3, 2), (8, 0.2, 3)])
 def test_truncated_law_is_above_enumerated_data_sets(n, rate, largest, other):
@@ -481,6 +490,7 @@ def test_each_combination_is_answered_or_refused(sampling, relation):
             account(run, relation)
 
 
+@pytest.mark.theorem("prop-21-poisson-zero")
 def test_zero_out_is_add_remove_for_poisson_and_allocation():
     for sampling in ("poisson", "random-allocation"):
         run = NoisySGD.for_epochs(**FACTS, sampling=sampling)
@@ -499,6 +509,7 @@ def test_shuffled_runs_leak_more_than_poisson_claims():
         assert "no law of one step" in found[name].reason
 
 
+@pytest.mark.theorem("prop-21-fixed")
 def test_fixed_size_under_zero_out_by_quadrature():
     p, q = fixed_size_slices(0.3, 1.0)
     assert SlicedPair(p=p, q=q, steps=1).delta(0.3) == pytest.approx(0.080460, abs=1e-4)

@@ -32,6 +32,7 @@ def ends(bracket, delta=1e-5):
     return bracket.lower.epsilon(delta), bracket.upper.epsilon(delta)
 
 
+@pytest.mark.theorem("prop-21-phases")
 def test_two_unequal_steps_against_quadrature():
     bracket = joined((0.3, 1.0, 1), (0.1, 0.7, 1))
     for epsilon, exact in ((0.1, 0.1063799), (0.6, 0.0334907)):
@@ -76,7 +77,8 @@ def test_against_composed_events():
 
 
 def test_order_does_not_matter():
-    found = [ends(joined(*((q, s, t) for s, q, t in order))) for order in itertools.permutations(PLAN)]
+    orders = itertools.permutations((q, s, t) for s, q, t in PLAN)
+    found = [ends(joined(*order)) for order in orders]
     assert max(low for low, _ in found) <= min(high for _, high in found)
     assert max(high for _, high in found) - min(high for _, high in found) < 2e-4
 
@@ -89,7 +91,8 @@ def test_two_halves_are_the_whole():
     assert exact[0] <= high
     assert high - low < 1e-3
     for name in ("moments", "rdp", "clt"):
-        joint, alone = (account(run, "add-remove")[name].epsilon(1e-5) for run in ([half, half], whole))
+        accounts = (account(run, "add-remove") for run in ([half, half], whole))
+        joint, alone = (every[name].epsilon(1e-5) for every in accounts)
         assert joint == pytest.approx(alone, rel=1e-9)
 
 
@@ -98,7 +101,8 @@ def test_moments_of_phases_add_up():
     joint = PhasedMoments(law=a, steps=100, more=((b, 50),))
     alone = [MomentsGuarantee(law=law, steps=t) for law, t in ((a, 100), (b, 50))]
     for lam in (1, 4, 17):
-        assert joint.log_moment(lam) == pytest.approx(sum(g.log_moment(lam) for g in alone), rel=1e-12)
+        total = sum(g.log_moment(lam) for g in alone)
+        assert joint.log_moment(lam) == pytest.approx(total, rel=1e-12)
     assert joint.epsilon(1e-5) <= sum(g.epsilon(5e-6) for g in alone)
 
 
@@ -150,7 +154,8 @@ def test_bad_plans():
 
 def test_a_phase_for_each_step():
     plan = phases_under("add-remove", PLAN)
-    assert [plan.at(t).noise_multiplier for t in (0, 1999, 2000, 2999, 3000, 3515)] == [1.3, 1.3, 1.6, 1.6, 0.9, 0.9]
+    noise = [plan.at(t).noise_multiplier for t in (0, 1999, 2000, 2999, 3000, 3515)]
+    assert noise == [1.3, 1.3, 1.6, 1.6, 0.9, 0.9]
 
 
 def test_the_statement_of_a_plan():
