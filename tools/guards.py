@@ -30,7 +30,6 @@ UNCONVERTED = {
     "11-noisy-sgd",
     "14-per-sample-gradients",
     "15-training-on-mnist",
-    "18-auditing",
     "19-beyond-one-machine",
     "oracles",
 }
