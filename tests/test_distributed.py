@@ -18,8 +18,8 @@ from torch import nn
 
 from dpteach.classroom.runs import RECORDS, train_mnist
 from dpteach.run import NoisySGD
-from dpteach.training import train
-from dpteach.training.distributed import launch, main, part, train_distributed
+from dpteach.training import distributed, train
+from dpteach.training.distributed import launch, part, train_distributed
 
 DTYPES = {"float64": 1e-10, "float32": 1e-5}
 SHARDS = {"none": None, "equal": (0, 14, 27, 40), "unequal": (0, 3, 4, 40), "one empty": (0, 25, 25, 40)}
@@ -383,4 +383,4 @@ def test_torchrun_trains_the_recorded_run(folder_with_spaces):
 def test_without_torchrun_the_command_says_how_to_start_it(monkeypatch):
     monkeypatch.delenv("RANK", raising=False)
     with pytest.raises(SystemExit, match="torchrun --standalone --nproc-per-node 2"):
-        main()
+        distributed._main()

@@ -6,6 +6,7 @@ that or are refused by name; a hundred honest ones all pass.
 """
 
 import itertools
+from functools import partial
 
 import pytest
 import torch
@@ -261,17 +262,27 @@ LOSSES = {
     "whitened": lambda out, y: F.cross_entropy(out - out.mean(0), y),
     "ranked": lambda out, y: (out[:, 0].sort().values * torch.arange(1, len(out) + 1)).sum(),
 }
-TRIES = (
-    {f"{name}, {place}": (lambda mix=mix, place=place: Mixing(mix, place), F.cross_entropy)
-     for (name, mix), place in itertools.product(MIXING.items(), ("before", "between", "behind"))}
-    | {f"keeps in a {how}, {place}": (
-        (lambda how=how: Keeping(how)) if place == "alone" else (lambda how=how: nn.Sequential(nn.Linear(8, 8), Keeping(how))),
-        F.cross_entropy)
-       for how, place in itertools.product(HOW, ("alone", "inside"))}
-    | {f"loss: {name}, {size}": (lambda size=size: nn.Sequential(nn.Linear(8, size), nn.Tanh(), nn.Linear(size, 3)), loss)
-       for (name, loss), size in itertools.product(LOSSES.items(), (2, 4, 8))}
-    | {f"hook: {name}": (lambda mix=mix: hooked(mix), F.cross_entropy) for name, mix in list(MIXING.items())[:10]}
-)  # fmt: skip
+
+
+def tries():
+    """A name, and what makes a model and a loss that mix the records or keep state."""
+    for (name, mix), place in itertools.product(MIXING.items(), ("before", "between", "behind")):
+        yield f"{name}, {place}", partial(Mixing, mix, place), F.cross_entropy
+    for how in HOW:
+        yield f"keeps in a {how}, alone", partial(Keeping, how), F.cross_entropy
+        yield f"keeps in a {how}, inside", partial(inside, how), F.cross_entropy
+    for (name, loss), size in itertools.product(LOSSES.items(), (2, 4, 8)):
+        yield f"loss: {name}, {size}", partial(plain, size), loss
+    for name, mix in list(MIXING.items())[:10]:
+        yield f"hook: {name}", partial(hooked, mix), F.cross_entropy
+
+
+def plain(size):
+    return nn.Sequential(nn.Linear(8, size), nn.Tanh(), nn.Linear(size, 3))
+
+
+def inside(how):
+    return nn.Sequential(nn.Linear(8, 8), Keeping(how))
 
 
 def hooked(mix):
@@ -281,6 +292,7 @@ def hooked(mix):
 
 
 FLAT = ROWS[:, 0]
+TRIES = {name: (make, loss) for name, make, loss in tries()}
 
 
 def test_there_are_a_hundred_tries():

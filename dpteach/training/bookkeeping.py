@@ -55,11 +55,14 @@ def fast(model: nn.Module, loss: Loss, inputs: Any, targets: Any, clip_norm: flo
         return fast(model, loss, inputs, targets, clip_norm)
     calls.check_inputs()
     # A parameter's own edge is reached only by what used it outside its layer's call.
-    edges = [*(call.edge for call in calls.seen), *copies.values(), *map(get_gradient_edge, parameters.values())]
-    gradients = torch.autograd.grad(total, edges, allow_unused=True) if total.requires_grad else (None,) * len(edges)
+    edges: list[Any] = [call.edge for call in calls.seen]
+    edges += [*copies.values(), *map(get_gradient_edge, parameters.values())]
+    gradients: Sequence[Tensor | None] = (None,) * len(edges)
+    if total.requires_grad:
+        gradients = torch.autograd.grad(total, edges, allow_unused=True)
     outside = {name for name, g in zip(parameters, gradients[-len(parameters) :], strict=True) if g is not None}
     if outside & copied:
-        raise unseen(f"parameter {min(outside & copied)!r}")
+        raise _unseen(f"parameter {min(outside & copied)!r}")
     if outside:
         copied |= outside
         return fast(model, loss, inputs, targets, clip_norm)
@@ -179,7 +182,9 @@ class _Calls:
         """The layer's forward: on the whole batch, if it's known to treat what it's given apart."""
         if more or len(args) != 1 or not formulas.takes(layer, args[0]) or not torch.is_grad_enabled():
             return type(layer).forward(layer, *args, **more)
-        return _Apart.apply(self, name, layer, args[0], self.anchor)
+        return _Apart.apply(  # type: ignore[no-untyped-call]
+            self, name, layer, args[0], self.anchor
+        )
 
     def record(self, name: str, layer: nn.Module, x: Tensor, output: Tensor) -> Tensor:
         """Note a call, and have the graph begin here if there's nothing trained below."""
@@ -188,15 +193,16 @@ class _Calls:
         if output._is_view():  # its edge would move when the output is changed in place
             output = output.clone()
         if not output.requires_grad:
-            output = _Begin.apply(output, torch.zeros((), device=output.device, requires_grad=True))
-        output.register_hook(partial(self.check_outermost, name, layer))
+            seed = torch.zeros((), device=output.device, requires_grad=True)
+            output = _Begin.apply(output, seed)  # type: ignore[no-untyped-call]
+        output.register_hook(partial(self.check_outermost, name, layer))  # type: ignore[no-untyped-call]
         self.seen.append(_Call(name, layer, x.detach(), x._version, get_gradient_edge(output)))
         return output
 
     def check_outermost(self, name: str, layer: nn.Module, *_: Tensor) -> None:
         """Refuse a gradient that's taken inside the forward pass: its use of the parameters goes unseen."""
         if self.forward:
-            raise unseen(f"layer {name!r} ({type(layer).__name__}), through which forward takes a gradient,")
+            raise _unseen(f"layer {name!r} ({type(layer).__name__}), through which forward takes a gradient,")
 
     def check_inputs(self) -> None:
         """Refuse an input that has changed since its layer used it."""
@@ -236,13 +242,13 @@ class _Apart(torch.autograd.Function):
 
     @staticmethod
     def forward(calls: _Calls, name: str, layer: nn.Module, x: Tensor, anchor: Tensor) -> Tensor:
-        raise unseen(f"layer {name!r}")
+        raise _unseen(f"layer {name!r}")
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple, output: Any) -> None:
         """Reached only under a `torch.func.grad` of the model's own."""
         _, name, layer, _, _ = inputs
-        raise unseen(f"layer {name!r} ({type(layer).__name__}), through which forward takes a gradient,")
+        raise _unseen(f"layer {name!r} ({type(layer).__name__}), through which forward takes a gradient,")
 
     @staticmethod
     def vmap(
@@ -251,8 +257,12 @@ class _Apart(torch.autograd.Function):
         dim = in_dims[3]
         x = x.expand(info.batch_size, *x.shape) if dim is None else x.movedim(dim, 0)
         if in_dims[4] is None:  # a vmap of the model's own: one more dimension of what the layer treats apart
-            return formulas.apart(layer, x, lambda x: _Apart.apply(calls, name, layer, x, anchor)), 0
+            return formulas.apart(layer, x, partial(_inner, calls, name, layer, anchor)), 0
         return formulas.apart(layer, x, lambda given: calls.outside_the_graph(name, layer, given, x)), 0
+
+
+def _inner(calls: _Calls, name: str, layer: nn.Module, anchor: Tensor, x: Tensor) -> Tensor:
+    return _Apart.apply(calls, name, layer, x, anchor)  # type: ignore[no-untyped-call]
 
 
 class _Begin(torch.autograd.Function):
@@ -268,6 +278,6 @@ class _Begin(torch.autograd.Function):
         return None, None
 
 
-def unseen(what: str) -> ValueError:
+def _unseen(what: str) -> ValueError:
     """The refusal of a gradient that can't be split by records here."""
     return UnseenGradient(f"{what} is used in a way that engine='fast' can't split by records: use engine='naive'")

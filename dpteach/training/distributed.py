@@ -152,7 +152,9 @@ def train_distributed(
             drawn = sampling.draw(run, batches, t)
             batch = take((inputs, targets), part(drawn, rank, size, shard), device)
             step = training.facts_of_step(run, t)
-            skipped += distributed_step(model, loss, *batch, len(drawn), step, eta(t), noise, **options)
+            skipped += distributed_step(
+                model, loss, *batch, len(drawn), step, eta(t), noise, **options  # type: ignore[call-arg]
+            )
     return training.Training(run, seed, steps, (), model, skipped)
 
 
@@ -261,7 +263,7 @@ def _loopback() -> str:
     return "lo0" if sys.platform == "darwin" else "lo"
 
 
-def main() -> None:
+def _main() -> None:
     """What `torchrun` starts on each rank: the first steps of chapter 15's fixed-size run. Rank 0 prints JSON."""
     if "RANK" not in os.environ or len(sys.argv) != 2:
         sys.exit("start it with: torchrun --standalone --nproc-per-node 2 -m dpteach.training.distributed STEPS")
@@ -280,4 +282,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    _main()

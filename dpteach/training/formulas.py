@@ -9,7 +9,7 @@ what lies along its first dimension apart, and that the formula is that of its f
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 
@@ -94,24 +94,37 @@ def chain_of(model: nn.Module) -> list[tuple[str, nn.Module]]:
 
 
 def takes_batch(layer: nn.Module, x: Tensor) -> bool:
-    """Whether the first dimension of `x`, a batch of records, is one that the layer treats apart."""
+    """Whether the first dimension of `x`, a batch of records, is one that the layer treats apart.
+
+    >>> takes_batch(nn.LayerNorm(3), torch.ones(2, 3)), takes_batch(nn.LayerNorm((2, 3)), torch.ones(2, 3))
+    (True, False)
+    """
     if type(layer) in _CHANNELS:
         return x.ndim in _CHANNELS[type(layer)]
     if type(layer) is nn.Flatten:
         return x.ndim > 1
-    norm = type(layer) in (nn.LayerNorm, nn.RMSNorm)
-    return x.ndim > (len(layer.normalized_shape) if norm else type(layer) is nn.Linear)
+    if isinstance(layer, (nn.LayerNorm, nn.RMSNorm)):
+        return x.ndim > len(layer.normalized_shape)
+    return x.ndim > (1 if isinstance(layer, nn.Linear) else 0)
 
 
 def takes(layer: nn.Module, x: Tensor) -> bool:
-    """Whether `x`, as the model gives it to this known layer, has a first dimension for the layer to treat apart."""
+    """Whether `x`, as the model gives it to this known layer, has a first dimension to treat apart.
+
+    >>> takes(nn.Conv2d(1, 1, 1), torch.ones(1, 1, 4, 4)), takes(nn.Conv2d(1, 1, 1), torch.ones(1, 4, 4))
+    (True, False)
+    """
     if type(layer) in _ELEMENTWISE:
         return True
     return x.ndim in _CHANNELS[type(layer)]
 
 
 def apart(layer: nn.Module, x: Tensor, forward: Callable[[Tensor], Tensor] | None = None) -> Tensor:
-    """A known layer's output for x (record, batch, …): both leading dimensions are one to the layer."""
+    """A known layer's output for x (record, batch, …): both leading dimensions are one to the layer.
+
+    >>> apart(nn.MaxPool2d(2), torch.ones(5, 1, 3, 4, 4)).shape
+    torch.Size([5, 1, 3, 2, 2])
+    """
     forward = forward or partial(type(layer).forward, layer)
     if type(layer) is nn.Linear:
         return forward(x.flatten(0, -2)).unflatten(0, x.shape[:-1]) if x.ndim > 2 else forward(x)
@@ -121,8 +134,14 @@ def apart(layer: nn.Module, x: Tensor, forward: Callable[[Tensor], Tensor] | Non
 
 
 @contextmanager
-def with_parameters(layer: nn.Module, change: Callable[[Tensor], Tensor | None]):
-    """The layer with other tensors in the place of its parameters, for as long as the context lasts."""
+def with_parameters(layer: nn.Module, change: Callable[[Tensor], Tensor | None]) -> Iterator[None]:
+    """The layer with other tensors in the place of its parameters, for as long as the context lasts.
+
+    >>> layer = nn.Linear(1, 1)
+    >>> with with_parameters(layer, Tensor.detach):
+    ...     layer(torch.ones(1)).requires_grad
+    False
+    """
     held = layer._parameters
     layer.__dict__["_parameters"] = {name: None if p is None else change(p) for name, p in held.items()}
     try:
@@ -136,17 +155,23 @@ def pieces_of(layer: nn.Module, x: Tensor, delta: Tensor) -> dict[str, Piece]:
 
     x : the layer's input, (record, batch, …). delta : the gradient of its output, whose first dimension
         is what the layer was given. Half types (of autocast) are widened to the parameters' type.
+
+    >>> found = pieces_of(nn.Linear(2, 3), torch.ones(4, 1, 2), torch.ones(4, 3))
+    >>> round(found["weight"].norms()[0].item(), 4)
+    2.4495
     """
-    own = layer.weight.dtype
+    own = next(p for p in layer.parameters(recurse=False)).dtype
     x, delta = x.to(own) if x.is_floating_point() else x, delta.to(own)
     if type(layer) not in _ELEMENTWISE:
-        delta = delta.unflatten(0, x.shape[:2])
+        delta = delta.reshape(*x.shape[:2], *delta.shape[1:])
     if isinstance(layer, nn.Linear):
-        return _dense_pieces(layer, x.reshape(len(x), -1, layer.in_features), delta.reshape(len(x), -1, layer.out_features))
+        delta = delta.reshape(len(x), -1, layer.out_features)
+        return _dense_pieces(layer, x.reshape(len(x), -1, layer.in_features), delta)
     if isinstance(layer, (nn.Conv1d, nn.Conv2d)):
         return _conv_pieces(layer, x, delta)
     if isinstance(layer, nn.Embedding):
-        return {"weight": _embedding_piece(layer, x.reshape(len(x), -1).long(), delta.reshape(len(x), -1, layer.embedding_dim))}
+        delta = delta.reshape(len(x), -1, layer.embedding_dim)
+        return {"weight": _embedding_piece(layer, x.reshape(len(x), -1).long(), delta)}
     return _norm_pieces(layer, x, delta)
 
 
@@ -202,9 +227,11 @@ def _norm_pieces(layer: nn.Module, x: Tensor, delta: Tensor) -> dict[str, Piece]
     """A normalisation y = γ·x̂ + β: Σ δ·x̂ and Σ δ over the places that share γ and β."""
     with with_parameters(layer, lambda p: None):
         normalised = apart(layer, x)
-    shape, delta = layer.weight.shape, delta.reshape(normalised.shape)
-    if type(layer) in _ELEMENTWISE:  # the last dimensions have parameters
-        total = lambda t: t.reshape(len(t), -1, *shape).sum(1)  # noqa: E731
-    else:  # the channels have
-        total = lambda t: t.reshape(*t.shape[:2], len(layer.weight), -1).sum((1, 3))  # noqa: E731
+    delta, own = delta.reshape(normalised.shape), next(layer.parameters(recurse=False)).shape
+
+    def total(t: Tensor) -> Tensor:  # over the places that share a parameter
+        if type(layer) in _ELEMENTWISE:  # the last dimensions have parameters
+            return t.reshape(len(t), -1, *own).sum(1)
+        return t.reshape(*t.shape[:2], *own, -1).sum((1, 3))  # the channels have
+
     return {"weight": Explicit(total(delta * normalised)), "bias": Explicit(total(delta))}

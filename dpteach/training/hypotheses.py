@@ -29,13 +29,19 @@ from torch.nn.parameter import is_lazy
 from dpteach import domain
 
 __all__ = [
-    "UnseenGradient", "changed", "check_loss", "check_model", "explained", "isolated", "keeps_statistics",
+    "StateChanged", "UnseenGradient", "changed", "check_loss", "check_model", "explained", "isolated", "keeps_statistics",
     "swapped", "trainable", "written",
 ]  # fmt: skip
 
 
 class UnseenGradient(ValueError):
-    """A gradient that an engine can't split by records."""
+    """A gradient that an engine can't split by records.
+
+    >>> raise UnseenGradient("parameter 'a': use engine='naive'")
+    Traceback (most recent call last):
+        ...
+    dpteach.training.hypotheses.UnseenGradient: parameter 'a': use engine='naive'
+    """
 
 
 def trainable(model: nn.Module) -> dict[str, nn.Parameter]:
@@ -139,7 +145,7 @@ def isolated(*modules: Any) -> Iterator[None]:
     ...     layer.seen.append(3)
     Traceback (most recent call last):
         ...
-    ValueError: 'seen' of the model itself (Linear) is changed by a forward pass; what it keeps of the \
+    dpteach.training.hypotheses.StateChanged: 'seen' of the model itself (Linear) is changed by a forward pass; what it keeps of the \
 records would be released without noise: compute it outside the training, or freeze it
     """
     named = [pair for root in modules if isinstance(root, nn.Module) for pair in root.named_modules()]
@@ -184,7 +190,7 @@ def _put_back(module: nn.Module, old: dict[str, tuple[Any, Any]]) -> None:
             if key not in old:
                 del held[key]
             else:
-                held[key] = old[key][0]  # type: ignore[index]
+                held[key] = old[key][0]
     for key in [key for key in vars(module) if key not in _OWN and key not in old]:
         del module.__dict__[key]
     plain = {key: value for key, (value, _) in old.items() if not any(key in held for held in registered)}
@@ -196,16 +202,34 @@ def _place(name: str, module: nn.Module, key: str) -> str:
     return f"{key!r} of layer {name!r} ({kind})" if name else f"{key!r} of the model itself ({kind})"
 
 
-def changed(what: str) -> ValueError:
-    """The refusal of a forward pass that keeps something."""
-    return ValueError(
+class StateChanged(ValueError):
+    """A forward pass keeps something.
+
+    >>> raise StateChanged("'mean' is changed by a forward pass")
+    Traceback (most recent call last):
+        ...
+    dpteach.training.hypotheses.StateChanged: 'mean' is changed by a forward pass
+    """
+
+
+def changed(what: str) -> StateChanged:
+    """The refusal of a forward pass that keeps something.
+
+    >>> str(changed("'mean' of layer '1'"))[:50]
+    "'mean' of layer '1' is changed by a forward pass; "
+    """
+    return StateChanged(
         f"{what} is changed by a forward pass; what it keeps of the records would be released without"
         " noise: compute it outside the training, or freeze it"
     )
 
 
 def keeps_statistics(layer: nn.Module) -> bool:
-    """Whether the layer, in train mode, keeps running statistics of what passes through it."""
+    """Whether the layer, in train mode, keeps running statistics of what passes through it.
+
+    >>> keeps_statistics(nn.BatchNorm1d(2)), keeps_statistics(nn.GroupNorm(1, 2))
+    (True, False)
+    """
     return isinstance(layer, (_BatchNorm, _InstanceNorm)) and layer.track_running_stats
 
 
@@ -219,7 +243,7 @@ def swapped(model: nn.Module, values: Mapping[str, Tensor]) -> Iterator[None]:
     2.0
     """
     named = dict(model.named_parameters())
-    new = {named[name]: value for name, value in values.items()}
+    new: dict[Tensor, Any] = {named[name]: value for name, value in values.items()}
     places = [(module._parameters, key, p) for module in model.modules() if values
               for key, p in module._parameters.items() if p in new]  # fmt: skip
     try:
@@ -234,8 +258,8 @@ def swapped(model: nn.Module, values: Mapping[str, Tensor]) -> Iterator[None]:
 # --- Errors of PyTorch, as sentences ----------------------------------------------------------------
 
 _SENTENCES = {
-    r"Target -?\d+ is out of bounds|^index -?\d+ is out of bounds": "targets holds a class number that the model has no output for:"
-    " number the classes from 0, or give the model more outputs",
+    r"Target -?\d+ is out of bounds|^index -?\d+ is out of bounds": "targets holds a class number"
+    " that the model has no output for: number the classes from 0, or give the model more outputs",
     r"index out of range in self": "inputs holds a number beyond an embedding's table:"
     " give the Embedding more rows",
     r"in-place|inplace": "a tensor that isn't the record's own, or that's needed later, is changed in place:"
@@ -246,19 +270,19 @@ _SENTENCES = {
 }
 
 
-def written(model: nn.Module, run: Callable[[nn.Module], Any]) -> ValueError | None:
+def written(model: nn.Module, run: Callable[[nn.Module], Any]) -> StateChanged | None:
     """The refusal of what `run` writes into a copy of the model, where an engine only knows that it failed.
 
     >>> written(nn.Linear(1, 1), lambda copy: copy.register_buffer("last", torch.ones(1)))
-    ValueError("'last' of the model itself (Linear) is changed by a forward pass; what it keeps of the \
+    StateChanged("'last' of the model itself (Linear) is changed by a forward pass; what it keeps of the \
 records would be released without noise: compute it outside the training, or freeze it")
     """
     try:
         model = copy.deepcopy(model)
         with isolated(model), torch.no_grad():
             run(model)
-    except ValueError as error:
-        return error if "is changed by a forward pass" in str(error) else None
+    except StateChanged as error:
+        return error
     except Exception:  # whatever a model or its copy may raise
         return None
     return None

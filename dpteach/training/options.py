@@ -64,7 +64,7 @@ class Options:
             example = "lambda model: accuracy(model, inputs, targets)"
             if name != "evaluate":
                 example = "lambda theta: torch.optim.AdamW(theta, lr=1e-3)"
-            domain.instance(name, value, Callable | None, example)  # type: ignore[arg-type]
+            domain.instance(name, value, Callable | None, example)
         both = self.scheduler is None or self.optimiser is not None
         domain.require("scheduler", self.scheduler, both, "left out", "it needs an optimiser")
         every = domain.whole_number("checkpoint_every", self.checkpoint_every, "[1, inf)")

@@ -59,7 +59,11 @@ def _unchanged(values: Tensor) -> Tensor:
 
 
 class Explicit(NamedTuple):
-    """Per-record gradients as they are: values (batch, …), which `restore` brings to the parameter's shape."""
+    """Per-record gradients as they are: values (batch, …), which `restore` brings to the parameter's shape.
+
+    >>> Explicit(torch.tensor([[3.0, 4.0], [0.0, 1.0]])).norms().tolist()
+    [5.0, 1.0]
+    """
 
     values: Tensor
     restore: Callable[[Tensor], Tensor] = _unchanged
@@ -88,6 +92,9 @@ class Product(NamedTuple):
     Norms without gradients: ‖δᵀx‖² = Σ_{l,l'} ⟨δ_l, δ_l'⟩⟨x_l, x_l'⟩, and ‖δ‖‖x‖ at a single
     position (Goodfellow 2015). The double sum cancels where gradients of positions do, hence
     float64 for it.
+
+    >>> Product(torch.tensor([[[3.0, 4.0]]]), torch.tensor([[[0.0, 2.0]]])).norms().tolist()
+    [10.0]
     """
 
     delta: Tensor
@@ -95,6 +102,7 @@ class Product(NamedTuple):
     restore: Callable[[Tensor], Tensor] = _unchanged
 
     def norms(self) -> Tensor:
+        """(batch,) norms, by the double sum over the positions."""
         delta, x = (torch.linalg.vector_norm(t, dim=2) for t in (self.delta, self.x))
         positions = x.shape[1]
         if positions == 1:
@@ -105,13 +113,16 @@ class Product(NamedTuple):
         return squares.clamp(min=0).sqrt().to(x.dtype) + rounding
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
+        """Σ_i c_i · gradient i, in the parameter's shape."""
         delta = self.delta * factors[:, None, None]
         return self.restore(delta.flatten(0, 1).mT @ self.x.flatten(0, 1))
 
     def gradients(self) -> Tensor:
+        """(batch, …) gradients in the parameter's shape."""
         return self.restore(torch.bmm(self.delta.mT, self.x))
 
     def only(self, records: Tensor) -> Product:
+        """The same with the other records' gradients put to zero."""
         return Product(_zeroed(self.delta, records), _zeroed(self.x, records), self.restore)
 
 
@@ -120,6 +131,9 @@ class Rows(NamedTuple):
 
     tokens (batch, positions) in [0, rows), delta (batch, positions, width). No array of the table's
     size is made for each record.
+
+    >>> Rows(torch.tensor([[7, 2]]), torch.tensor([[[3.0], [4.0]]]), 9).norms().tolist()
+    [5.0]
     """
 
     tokens: Tensor
@@ -127,6 +141,7 @@ class Rows(NamedTuple):
     rows: int
 
     def norms(self) -> Tensor:
+        """(batch,) norms, each over the rows that a record touches."""
         batch, positions, width = self.delta.shape
         record = torch.arange(batch, device=self.tokens.device)[:, None]
         touched, place = torch.unique(record * self.rows + self.tokens, return_inverse=True)
@@ -139,15 +154,18 @@ class Rows(NamedTuple):
         return squares.sqrt() + torch.where(twice, rounding, 0.0)
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
+        """Σ_i c_i · gradient i, in the parameter's shape."""
         delta = (self.delta * factors[:, None, None]).flatten(0, 1)
         return delta.new_zeros(self.rows, delta.shape[1]).index_add_(0, self.tokens.flatten(), delta)
 
     def gradients(self) -> Tensor:
+        """(batch, rows, width) gradients: batch × table, only where a table is used several times."""
         batch, _, width = self.delta.shape
         index = self.tokens[:, :, None].expand_as(self.delta)
         return self.delta.new_zeros(batch, self.rows, width).scatter_add_(1, index, self.delta)
 
     def only(self, records: Tensor) -> Rows:
+        """The same with the other records' gradients put to zero."""
         return Rows(self.tokens, _zeroed(self.delta, records), self.rows)
 
 
@@ -160,7 +178,12 @@ def _zeroed(values: Tensor, records: Tensor) -> Tensor:
 
 
 def joined(pieces: list[Piece], parameter: Tensor, batch: int) -> Piece:
-    """One piece of what a parameter's uses contribute: added up before anything is measured."""
+    """One piece of what a parameter's uses contribute: added up before anything is measured.
+
+    >>> twice = [Explicit(torch.ones(1, 1)), Explicit(-torch.ones(1, 1))]
+    >>> joined(twice, torch.zeros(1), 1).norms().tolist()
+    [0.0]
+    """
     if not pieces:
         return Explicit(parameter.new_zeros(batch, 1), lambda zero: zero.new_zeros(parameter.shape))
     if len(pieces) == 1:
@@ -169,7 +192,11 @@ def joined(pieces: list[Piece], parameter: Tensor, batch: int) -> Piece:
 
 
 def sum_of(pieces: list[Piece], clip_norm: float) -> ClippedSum:
-    """Norms over all parameters, then the weighted sums over the records whose norm is finite."""
+    """Norms over all parameters, then the weighted sums over the records whose norm is finite.
+
+    >>> sum_of([Explicit(torch.tensor([[4.0], [0.5], [float("inf")]]))], 1.0).gradients[0].round(decimals=4)
+    tensor([1.5000])
+    """
     with full_precision(pieces[0][0].device):
         norms = torch.linalg.vector_norm(torch.stack([piece.norms() for piece in pieces]), dim=0)
         finite = norms.isfinite()

@@ -17,7 +17,7 @@ from torch.utils.data import Dataset
 from dpteach import domain
 from dpteach.run import RUN_EXAMPLE, NoisySGD
 from dpteach.training.clipping import check_model, clipped_sum, keep_freed_memory
-from dpteach.training.hypotheses import changed, keeps_statistics, trainable
+from dpteach.training.hypotheses import StateChanged, changed, isolated, keeps_statistics, trainable
 from dpteach.training.options import LEARNING_RATES
 from dpteach.training.records import called, check_records, flattened, length
 
@@ -51,7 +51,11 @@ def check_run(run: Any, inputs: Any, targets: Any) -> None:
 
 
 def learning_rates(learning_rate: Any, optimiser: Any) -> Callable[[int], float]:
-    """η as a function of the step; an optimiser has its own."""
+    """η as a function of the step; an optimiser has its own.
+
+    >>> learning_rates(0.1, None)(7)
+    0.1
+    """
     if optimiser is not None:
         advice = "the optimiser has its own"
         domain.require("learning_rate", learning_rate, learning_rate is None, "left out", advice)
@@ -65,25 +69,41 @@ def learning_rates(learning_rate: Any, optimiser: Any) -> Callable[[int], float]
 
 
 def steps_to_make(run: NoisySGD, stop_after: int | None) -> int:
-    """All steps of the run, or the first `stop_after`."""
+    """All steps of the run, or the first `stop_after`.
+
+    >>> steps_to_make(NoisySGD(n=3, batch_size=1, steps=9, noise_multiplier=1.0), 2)
+    2
+    """
     if stop_after is None:
         return run.steps
     return domain.whole_number("stop_after", stop_after, f"[0, {run.steps}]", "the run has no more steps")
 
 
 def facts_of(run: NoisySGD) -> dict[str, Any]:
-    """The run's facts, as they stand in a checkpoint."""
+    """The run's facts, as they stand in a checkpoint.
+
+    >>> facts_of(NoisySGD(n=3, batch_size=1, steps=9, noise_multiplier=1.0))["steps"]
+    9
+    """
     return {k: v for k, v in asdict(run).items() if k != "rate"}
 
 
 def streams(seed: int) -> tuple[torch.Generator, torch.Generator, int]:
-    """Independent generators for batches and noise, and a seed for dropout, all from one seed."""
+    """Independent generators for batches and noise, and a seed for dropout, all from one seed.
+
+    >>> streams(1)[2] == streams(1)[2] != streams(2)[2]
+    True
+    """
     a, b, c = (int(s) for s in np.random.SeedSequence(seed).generate_state(3, np.uint64) >> 1)
     return torch.Generator().manual_seed(a), torch.Generator().manual_seed(b), c
 
 
 def device_of(model: nn.Module) -> torch.device:
-    """Where the model's trained parameters are: the records are brought there."""
+    """Where the model's trained parameters are: the records are brought there.
+
+    >>> device_of(nn.Linear(1, 1))
+    device(type='cpu')
+    """
     devices = {p.device for p in trainable(model).values()}
     one = len(devices) == 1
     domain.require("model", sorted(map(str, devices)), one, "on one device", "move all of it: model.to(device)")
@@ -92,7 +112,14 @@ def device_of(model: nn.Module) -> torch.device:
 
 @contextmanager
 def lent_generators(device: torch.device) -> Iterator[None]:
-    """The global generators of the CPU and of this device, given back as they were; no other's is touched."""
+    """The global generators of the CPU and of this device, given back as they were; no other's is touched.
+
+    >>> state = torch.random.get_rng_state()
+    >>> with lent_generators(torch.device("cpu")):
+    ...     drawn = torch.rand(1)
+    >>> torch.equal(state, torch.random.get_rng_state())
+    True
+    """
     if device.type == "cpu":
         with torch.random.fork_rng(devices=[]):
             yield
@@ -102,7 +129,13 @@ def lent_generators(device: torch.device) -> Iterator[None]:
 
 
 def seed_layers(device: torch.device, seed: int) -> None:
-    """Seed what dropout draws from: the global generators of the CPU and of this device."""
+    """Seed what dropout draws from: the global generators of the CPU and of this device.
+
+    >>> with lent_generators(torch.device("cpu")):
+    ...     seed_layers(torch.device("cpu"), 3)
+    ...     torch.initial_seed()
+    3
+    """
     torch.default_generator.manual_seed(seed % 2**63)
     if device.type != "cpu":
         with torch.get_device_module(device).device(device):
@@ -111,7 +144,14 @@ def seed_layers(device: torch.device, seed: int) -> None:
 
 @contextmanager
 def modes_kept(model: nn.Module) -> Iterator[None]:
-    """Each layer is in train or eval mode afterwards as it was before."""
+    """Each layer is in train or eval mode afterwards as it was before.
+
+    >>> layer = nn.Dropout()
+    >>> with modes_kept(layer):
+    ...     layer = layer.eval()
+    >>> layer.training
+    True
+    """
     before = {layer: layer.training for layer in model.modules()}
     try:
         yield
@@ -121,7 +161,11 @@ def modes_kept(model: nn.Module) -> Iterator[None]:
 
 
 def prepared(model: nn.Module) -> nn.Module:
-    """A copy in train mode, checked. Batch normalisation that arrives in eval mode stays there: it's frozen."""
+    """A copy in train mode, checked. Batch normalisation that arrives in eval mode stays there: it's frozen.
+
+    >>> prepared(nn.Linear(1, 1).eval()).training
+    True
+    """
     model = copy.deepcopy(domain.instance("model", model, nn.Module, "torch.nn.Linear(4, 3)"))
     frozen = [layer for layer in model.modules() if keeps_statistics(layer) and not layer.training]
     model.train()
@@ -135,15 +179,20 @@ def prepared(model: nn.Module) -> nn.Module:
 def rehearse(model: nn.Module, loss: Any, batch: tuple[Any, Any], engine: str) -> None:
     """One forward pass and one clipped sum of a made-up record, all zeros of a record's shape.
 
-    So no record's values decide what's refused, or get into what a layer keeps of its first call.
+    So no record's values decide what's refused.
     Every parameter and buffer is compared by its values, which a write through `.data` changes too.
     A model or loss that can't be run on zeros is left to the first step.
+
+    >>> loss = nn.functional.mse_loss
+    >>> rehearse(nn.Linear(2, 1), loss, (torch.ones(1, 2), torch.ones(1, 1)), "fast")
     """
     inputs, targets = map(_zeros, batch)
     before = {name: value.clone() for name, value in _tensors(model).items()}
     try:
-        with torch.no_grad():
+        with isolated(model, loss), torch.no_grad():
             loss(called(model, inputs), targets)
+    except StateChanged:
+        raise
     except Exception:  # whatever a model makes of zeros
         return
     for name, value in _tensors(model).items():
@@ -165,6 +214,10 @@ def content_of(model: nn.Module, records: tuple[Any, Any], recipe: tuple) -> str
     """A digest of what a run is given besides its facts: records, initial model, and what `recipe` says.
 
     Arrays on disk and a Dataset are told by their type and size alone.
+
+    >>> x = torch.ones(2, 2)
+    >>> content_of(nn.Linear(2, 2), (x, x), ()) == content_of(nn.Linear(2, 2), (x, x), ())
+    False
     """
     digest = hashlib.sha256(repr(recipe).encode())
     for number, tree in enumerate((*records, list(model.state_dict().items()))):
@@ -174,11 +227,15 @@ def content_of(model: nn.Module, records: tuple[Any, Any], recipe: tuple) -> str
             digest.update(repr((number, leaf.shape, leaf.dtype)).encode())
             if isinstance(leaf, Tensor):
                 flat = leaf.detach().cpu().reshape(-1).contiguous()
-                digest.update(flat.view(torch.uint8).numpy())
+                digest.update(flat.view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 
 def name_of(function: Any) -> str:
-    """How a checkpoint tells a loss or another function from others: by its name."""
+    """How a checkpoint tells a loss or another function from others: by its name.
+
+    >>> name_of(nn.functional.mse_loss)
+    'mse_loss'
+    """
     name = getattr(function, "__qualname__", None)
     return name or (repr(function) if isinstance(function, nn.Module) else repr(type(function)))

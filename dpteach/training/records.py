@@ -20,7 +20,7 @@ from dpteach import domain
 __all__ = ["called", "channels_last", "check_records", "flattened", "length", "loaded", "moved", "take"]
 
 
-def flattened(tree: Any) -> tuple[list[Tensor], Callable[[list[Tensor]], Any]]:
+def flattened(tree: Any) -> tuple[list[Any], Callable[[list[Any]], Any]]:
     """The tensors in tuples, lists, dicts and dataclasses, and what puts others in their places.
 
     >>> leaves, rebuilt = flattened({"a": torch.zeros(2), "b": (torch.ones(1), None)})
@@ -82,7 +82,7 @@ def loaded(dataset: Dataset, drawn: Iterator[Tensor], workers: int) -> Iterator[
     """
     positions = (rows.tolist() for rows in drawn)
     own = torch.Generator().manual_seed(0)  # else the global one would be read
-    return iter(DataLoader(dataset, batch_sampler=positions, num_workers=workers, generator=own))  # type: ignore
+    return iter(DataLoader(dataset, batch_sampler=positions, num_workers=workers, generator=own))
 
 
 def moved(tree: Any, device: torch.device) -> Any:
