@@ -29,8 +29,8 @@ from torch.nn.parameter import is_lazy
 from dpteach import domain
 
 __all__ = [
-    "StateChanged", "UnseenGradient", "changed", "check_loss", "check_model", "explained", "isolated", "keeps_statistics",
-    "swapped", "trainable", "written",
+    "StateChanged", "UnseenGradient", "changed", "check_loss", "check_model", "explained", "isolated",
+    "keeps_statistics", "swapped", "trainable", "written",
 ]  # fmt: skip
 
 
@@ -145,8 +145,8 @@ def isolated(*modules: Any) -> Iterator[None]:
     ...     layer.seen.append(3)
     Traceback (most recent call last):
         ...
-    dpteach.training.hypotheses.StateChanged: 'seen' of the model itself (Linear) is changed by a forward pass; what it keeps of the \
-records would be released without noise: compute it outside the training, or freeze it
+    dpteach.training.hypotheses.StateChanged: 'seen' of the model itself (Linear) is changed by a forward \
+pass; what it keeps of the records would be released without noise: compute it outside the training, or freeze it
     """
     named = [pair for root in modules if isinstance(root, nn.Module) for pair in root.named_modules()]
     before = [{key: (value, _count(value)) for key, value in _held(module)} for _, module in named]
