@@ -21,6 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.func import vmap
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from dpteach.training import formulas
 from dpteach.training.hypotheses import UnseenGradient, swapped, trainable
@@ -68,7 +69,8 @@ def fast(model: nn.Module, loss: Loss, inputs: Any, targets: Any, clip_norm: flo
         return fast(model, loss, inputs, targets, clip_norm)
     with full_precision(next(iter(parameters.values())).device):
         pieces = _pieces(parameters, calls.seen, gradients, copies)
-    return sum_of([joined(pieces[p], p, batch) for p in parameters.values()], clip_norm)
+    del calls, gradients, edges, total, copies  # what they hold isn't needed any more
+    return sum_of([joined(pieces.pop(p), p, batch) for p in parameters.values()], clip_norm)
 
 
 #: For each model, the parameters that need a copy for each record, as far as it's been found out.
@@ -141,7 +143,8 @@ def _mapped_loss(
             return loss(output, rebuilt_y([t[None] for t in y])).sum()
 
     anchor = torch.zeros(len(x[0]), device=x[0].device)
-    return vmap(of_one_record, randomness="different")(anchor, list(copies.values()), x, y).sum()
+    with sdpa_kernel(SDPBackend.MATH):  # the others can't be mapped and would be run record by record
+        return vmap(of_one_record, randomness="different")(anchor, list(copies.values()), x, y).sum()
 
 
 class _Call(NamedTuple):

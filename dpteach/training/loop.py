@@ -119,23 +119,38 @@ def noisy_step(
     return clipped
 
 
-def _noisy_sums(
+def _checked_totals(
     model: nn.Module, totals: Iterable[Tensor], run: NoisySGD, noise: torch.Generator
-) -> Iterator[tuple[nn.Parameter, Tensor]]:
-    """Each trained parameter with total + noise, and nothing of it before all is checked."""
+) -> list[tuple[nn.Parameter, Tensor]]:
+    """Each trained parameter with its total; nothing is changed before all is checked."""
     domain.instance("noise", noise, torch.Generator, "torch.Generator().manual_seed(0)")
-    std = run.noise_multiplier * run.clip_norm
     parameters = trainable(model).values()
     held = min(torch.finfo(theta.dtype).max for theta in parameters)
+    std = run.noise_multiplier * run.clip_norm
     fits = f"(0, {held / 1e6:.3g}]"
     domain.number("noise_multiplier · clip_norm", std, fits, "the parameters' type must hold it")
     totals = domain.instances("totals", totals, Tensor, "clipped_sum(...).gradients")
     fit = [t.shape for t in totals] == [p.shape for p in parameters]
-    fit = fit and all(t.isfinite().all() for t in totals)
+    fit = fit and all(torch.linalg.vector_norm(t, torch.inf).isfinite() for t in totals)
     domain.require("totals", totals, fit, "a finite tensor of each parameter's shape")
-    for theta, total in zip(parameters, totals, strict=True):
-        z = torch.normal(0.0, std, theta.shape, generator=noise, dtype=theta.dtype)
-        yield theta, z.to(theta.device).add_(total)
+    return list(zip(parameters, totals, strict=True))
+
+
+def _with_noise(total: Tensor, run: NoisySGD, noise: torch.Generator) -> Tensor:
+    """total + sC · N(0, I), drawn on the CPU, so that every device gets the same."""
+    std = run.noise_multiplier * run.clip_norm
+    z = torch.normal(0.0, std, total.shape, generator=noise, dtype=total.dtype)
+    return z.to(total.device).add_(total)
+
+
+def _parts(theta: Tensor, total: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """A large parameter in parts, so that its noise needn't be in memory all at once."""
+    if theta.numel() <= _LARGE or not (theta.is_contiguous() and total.is_contiguous()):
+        return iter([(theta, total)])
+    return zip(theta.view(-1).split(_LARGE), total.view(-1).split(_LARGE), strict=True)
+
+
+_LARGE = 2**20
 
 
 def _public_size(run: NoisySGD) -> int:
@@ -160,8 +175,9 @@ def update(
     m = _public_size(run)
     rate = domain.number("learning_rate", learning_rate, LEARNING_RATES, "it's η in Algorithm 1")
     with torch.no_grad():
-        for theta, noisy in _noisy_sums(model, totals, run, noise):
-            theta.sub_(noisy, alpha=rate / m)
+        for theta, total in _checked_totals(model, totals, run, noise):
+            for part, sum_of_part in _parts(theta, total):
+                part.sub_(_with_noise(sum_of_part, run, noise), alpha=rate / m)
 
 
 def noisy_gradients(
@@ -179,8 +195,8 @@ def noisy_gradients(
     0.5
     """
     m = _public_size(run)
-    for theta, noisy in _noisy_sums(model, totals, run, noise):
-        theta.grad = noisy.div_(m)
+    for theta, total in _checked_totals(model, totals, run, noise):
+        theta.grad = _with_noise(total, run, noise).div_(m)
 
 
 def train(

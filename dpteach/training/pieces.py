@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -202,8 +202,14 @@ def sum_of(pieces: list[Piece], clip_norm: float) -> ClippedSum:
         finite = norms.isfinite()
         if not finite.all():
             pieces = [piece.only(finite) for piece in pieces]
-        factors = clipping_factors(norms, clip_norm)
-        return ClippedSum(tuple(piece.weighted_sum(factors) for piece in pieces), norms)
+        return ClippedSum(tuple(_weighted_sums(list(pieces), clipping_factors(norms, clip_norm))), norms)
+
+
+def _weighted_sums(pieces: list[Any], factors: Tensor) -> list[Any]:
+    """Each piece's sum in its place. What holds most memory is let go first."""
+    for i in sorted(range(len(pieces)), key=lambda i: isinstance(pieces[i], Rows)):
+        pieces[i] = pieces[i].weighted_sum(factors)
+    return pieces
 
 
 def full_precision(device: torch.device) -> torch.autocast:
