@@ -11,7 +11,7 @@ from frame import BOOK
 NUMBERED = sorted(BOOK.glob("[0-9]*.md"))
 # Words of everyday use, which the glossary explains once but which need no link in each chapter.
 COMMON = {"exact", "law", "sigma", "epoch", "bracket", "upper bound", "lower bound", "asymptotic",
-          "neighbouring"}
+          "neighbouring", "Poisson-A", "fixed-A", "half-A"}
 TITLED = re.compile(r"^`{3,}\{prf:(?:definition|theorem|lemma|proposition|corollary|algorithm)\} "
                     r"*([^\n]*)\n:label:",
                     re.MULTILINE)
