@@ -23,12 +23,14 @@ test_chapter_6 = tries("06-strong-composition", {
         "log10": ("math.log(", "math.log10("),
         "log δ'": ("1 / delta_slack", "delta_slack"),
         "divided by ε₀ once more": (CROSS, CROSS + " / epsilon_0"),
-        "the root of it": ("2 * math.log(1 / delta_slack)", "math.sqrt(2 * math.log(1 / delta_slack))"),
+        "the root of it": ("2 * math.log(1 / delta_slack)",
+                          "math.sqrt(2 * math.log(1 / delta_slack))"),
     },
     "ex-06-2": {
         "the less likely sign": ("math.exp(-epsilon_0)", "math.exp(epsilon_0)"),
         "a fair coin": ("1 / (1 + math.exp(-epsilon_0))", "0.5"),
-        "truth told with 1 - e^-ε₀/2": ("1 / (1 + math.exp(-epsilon_0))", "1 - math.exp(-epsilon_0) / 2"),
+        "truth told with 1 - e^-ε₀/2": ("1 / (1 + math.exp(-epsilon_0))",
+                          "1 - math.exp(-epsilon_0) / 2"),
         "no lies": ("2 * k - steps", "k"),
         "loss of the lies only": ("2 * k - steps", "k - steps"),
         "the other sign": ("2 * k - steps", "steps - 2 * k"),
@@ -84,19 +86,22 @@ test_chapter_7 = tries("07-renyi", {
         "b²": (" / b", " / b**2"),
         "an order too high": ("    return float", "    a = a + 1\n    return float"),
         "an order too low": ("    return float", "    a = a - 0.1\n    return float"),
-        "first term only": "laplace_divergence = lambda b, a: (math.log(a / (2 * a - 1)) + (a - 1) / b) / (a - 1)",
+        "first term only":
+            "laplace_divergence = lambda b, a: (math.log(a / (2 * a - 1)) + (a - 1) / b) / (a - 1)",
         "the largest loss": "laplace_divergence = lambda b, a: 1 / b",
         "order 1": "laplace_divergence = lambda b, a: 1 / b + math.exp(-1 / b) - 1",
         "the Gaussian": "laplace_divergence = lambda b, a: a / (2 * b**2)",
         "2a for 2a - 1": ("(2 * a - 1)", "(2 * a)"),
         "second exponent a - 1": ("- a / b", "- (a - 1) / b"),
         "first exponent a": ("+ (a - 1) / b", "+ a / b"),
-        "weights exchanged": ("math.log(a / (", "math.log((a - 1) / (", "math.log((a - 1) / (2 * a - 1)) - a", "math.log(a / (2 * a - 1)) - a"),
+        "weights exchanged": ("math.log(a / (", "math.log((a - 1) / (",
+                          "math.log((a - 1) / (2 * a - 1)) - a", "math.log(a / (2 * a - 1)) - a"),
     },
     "ex-07-2": {
         "negative": ("            0,\n", "            -np.inf,\n"),
         "one step": ("steps * renyi", "renyi"),
-        "converted, then added up": ("total = steps * ", "total = ", "            np.min(", "            steps * np.min("),
+        "converted, then added up": ("total = steps * ", "total = ", "            np.min(",
+                          "            steps * np.min("),
         "the tail bound": ("+ np.log((a - 1) / a)\n", "\n", " + np.log(a)", ""),
         "without log((a - 1)/a)": ("+ np.log((a - 1) / a)\n", "\n"),
         "without log a": (" + np.log(a)", ""),
@@ -113,7 +118,8 @@ test_chapter_7 = tries("07-renyi", {
         "moments for divergences": ("sigma), a)", "sigma), a) * (a - 1)"),
     },
     "ex-07-3": {
-        "ρλ² for ρλ(λ + 1)": "largest_rho = lambda epsilon, delta: epsilon**2 / (4 * math.log(1 / delta))",
+        "ρλ² for ρλ(λ + 1)":
+            "largest_rho = lambda epsilon, delta: epsilon**2 / (4 * math.log(1 / delta))",
         "not squared": (" ** 2", ""),
         "log10": ("math.log(", "math.log10("),
         "half the logarithm": ("log_term = math", "log_term = 0.5 * math"),
@@ -123,10 +129,13 @@ test_chapter_7 = tries("07-renyi", {
         "ε alone": (ROOT, "math.sqrt(epsilon)"),
         "added": (ROOT, "math.sqrt(epsilon + log_term) + math.sqrt(log_term)"),
         "λ = 1": "largest_rho = lambda epsilon, delta: max(0, epsilon - math.log(1 / delta)) / 2",
-        "expanded": "largest_rho = lambda epsilon, delta: epsilon**2 / (4 * (epsilon + math.log(1 / delta)))",
+        "expanded":
+            "largest_rho = lambda epsilon, delta: (\n"
+            "    epsilon**2 / (4 * (epsilon + math.log(1 / delta))))",
         "μ²": ("return ", "return 2 * "),
         "μ": ("return (" + ROOT + ") ** 2", "return math.sqrt(2) * (" + ROOT + ")"),
-        "2ρ√ for 2√ρ": ("return (" + ROOT + ") ** 2", "return epsilon / (1 + 2 * math.sqrt(log_term))"),
+        "2ρ√ for 2√ρ": ("return (" + ROOT + ") ** 2",
+                          "return epsilon / (1 + 2 * math.sqrt(log_term))"),
         "rounded": ("return (" + ROOT + ") ** 2", "return round((" + ROOT + ") ** 2, 4)"),
     },
     "ex-07-4": {
@@ -144,6 +153,8 @@ test_chapter_7 = tries("07-renyi", {
         "sign of ε": ("- lam * epsilon", "+ lam * epsilon"),
         "λD twice": ("moment -", "lam * moment -"),
         "the logarithm of δ": ("math.exp(", "float("),
-        "overflow": "cks_delta = lambda moment, lam, epsilon: math.exp(moment - lam * epsilon) * lam**lam / (lam + 1) ** (lam + 1)",
+        "overflow":
+            "cks_delta = lambda moment, lam, epsilon: (\n"
+            "    math.exp(moment - lam * epsilon) * lam**lam / (lam + 1) ** (lam + 1))",
     },
 })
