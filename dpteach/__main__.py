@@ -90,7 +90,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _facts(args: argparse.Namespace) -> dict[str, Any]:
     """What the user said of the run, by NoisySGD's names."""
-    names = ("sigma", "n", "batch_size", "epochs", "rate", "steps", "clip_norm")
+    names: tuple[str, ...] = ("sigma", "n", "batch_size", "epochs", "rate", "steps", "clip_norm")
     names += ("sampling", "largest_batch", "batches_per_epoch")
     found = {name: getattr(args, name, None) for name in names}
     return {name: value for name, value in found.items() if value is not None}

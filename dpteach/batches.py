@@ -39,7 +39,7 @@ __all__ = [
     "shuffled_slices", "truncation",
 ]  # fmt: skip
 
-_DIRECTIONS = ("remove", "add")
+_DIRECTIONS: tuple[Literal["remove", "add"], ...] = ("remove", "add")
 _RESOLUTION = 64.0  # lattice points in one standard deviation of a ratio, to begin with
 _TOLERANCE = 2e-4  # relative width of ε asked for
 _MOST_POINTS = 2**19
@@ -419,9 +419,6 @@ class TruncatedLaw(Law):
         """The other direction."""
         return replace(self, direction="add" if self.direction == "remove" else "remove")
 
-    def _chi2(self) -> float:
-        return sum(w * (part.limit_mu / self.rate) ** 2 for w, part in self.parts)
-
     @property
     def limit_mu(self) -> float:
         return math.sqrt(sum(w * part.limit_mu**2 for w, part in self.parts))
@@ -430,6 +427,7 @@ class TruncatedLaw(Law):
         return sum(w * part.delta(epsilon) for w, part in self.parts)
 
     def type_1(self, loss: ArrayLike) -> np.ndarray:
+        """Q(L > ε): the type I error of the test that accuses above the loss ε."""
         return sum(w * part.type_1(loss) for w, part in self.parts)
 
     def nodes(self, order: float = 1.0, corner: float = math.nan) -> Nodes:
@@ -445,7 +443,8 @@ class TruncatedLaw(Law):
 
     def loss_masses(self, edges: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
         masses = [[w * mass for mass in part.loss_masses(edges)] for w, part in self.parts]
-        return tuple(np.sum(masses, axis=0))
+        p, q = np.sum(masses, axis=0)
+        return p, q
 
     def sample(self, size: int, rng: np.random.Generator) -> np.ndarray:
         drawn = [part.sample(size, rng) for _, part in self.parts]
@@ -594,6 +593,7 @@ def _fixed_size(run: NoisySGD, relation: Relation) -> tuple[Guarantee, Guarantee
 
 def _truncated(run: NoisySGD, relation: Relation) -> tuple[Guarantee, Guarantee]:
     """Below: nothing was cut, give or take its probability. Above: what a full batch changes."""
+    assert run.n and run.largest_batch  # a truncated run has both
     n, rate, largest = run.n, run.sampling_rate, run.largest_batch
     sigma, steps = run.sigma(relation), run.steps
     pair = tuple(PoissonLaw(rate, sigma, way) for way in _DIRECTIONS)

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -228,7 +228,7 @@ class CorrelatedSGD:
         )
 
     @classmethod
-    def for_mu(cls, mu: float, relation: Relation, **facts) -> CorrelatedSGD:
+    def for_mu(cls, mu: float, relation: Relation, **facts: Any) -> CorrelatedSGD:
         """The run with the noise that makes it exactly mu-GDP under `relation`.
 
         >>> facts = {"n": 60000, "batch_size": 250, "epochs": 15, "bands": 16}

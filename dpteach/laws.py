@@ -459,6 +459,7 @@ class ReplacedLaw(Law):
         return np.where(epsilon >= 0, profile, -np.expm1(-y) + np.exp(-y) * profile)
 
     def type_1(self, loss: ArrayLike) -> np.ndarray:
+        """Q(L > ε): the type I error of the test that accuses above the loss ε."""
         t = self._inverse(loss)
         return (1 - self.rate) * ndtr(-t) + self.rate * ndtr(-t - self.mu / 2)
 

@@ -118,15 +118,14 @@ def statement(
     trainings = (tuning_runs or 0) + 1
     facts = summary(run, relation, delta, orders)
     rows = facts["guarantees"]
-    if isinstance(run, list | tuple):
-        run = Phases(tuple(run))
+    one = run if isinstance(run, NoisySGD | Phases) else Phases(tuple(run))
     if k > 1 or trainings > 1:
-        claimed = _claimed(_repeated(run, trainings), relation, delta, orders, k)
+        claimed = _claimed(_repeated(one, trainings), relation, delta, orders, k)
     else:
         claimed = rows
     facts |= {
-        "n": run.n,
-        **_physical(run),
+        "n": one.n,
+        **_physical(one),
         "unit": unit,
         "records_per_unit": k,
         "tuning_runs": tuning_runs,
@@ -166,8 +165,8 @@ def _claimed(
     run: NoisySGD | Phases, relation: Relation, delta: float, orders: Orders, k: int
 ) -> list[dict[str, Any]]:
     """Rows for a unit with k records, from the accountants that are quick enough."""
-    alone = isinstance(run, NoisySGD)
-    if alone and run.sampling_rate == 1 and run.noise_multiplier / k >= 0.05:
+    loud = isinstance(run, NoisySGD) and run.noise_multiplier / k >= 0.05
+    if isinstance(run, NoisySGD) and loud and run.sampling_rate == 1:
         # every step sees all k records: their sum moves by at most k times as much
         run, k = replace(run, noise_multiplier=run.noise_multiplier / k), 1
     every = account(run, relation, orders)

@@ -10,6 +10,7 @@ of the base's ε, however large the mean of K. A fixed number of trials is not c
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -82,7 +83,7 @@ class Trials:
         The last is η, then γ.
         """
         name, *values = domain.text("tuning", typed).split() or [""]
-        makers = {
+        makers: dict[str, tuple[Callable[..., Trials], int]] = {
             "geometric": (cls.geometric, 1),
             "logarithmic": (cls.logarithmic, 1),
             "poisson": (cls.poisson, 1),
