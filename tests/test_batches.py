@@ -609,3 +609,39 @@ def test_the_statement_of_shuffled_passes_says_what_it_is():
     assert facts["quoted"]["epsilon"] == pytest.approx(revealed_order(1.0, 2).epsilon(1e-5))
     assert any("even if the order is published" in warning for warning in facts["warnings"])
     assert "chapter 21" in to_markdown(facts)
+
+
+# --- what the sides rest on, where it shows
+
+
+def test_the_mass_above_the_largest_ratio_counts():
+    """One batch is the Gaussian; at small δ what's cut off is as large as δ itself."""
+    for epsilon in (4.0, 5.0, 5.5, 6.0):
+        exact = GaussianGuarantee(mu=1.0).delta(epsilon)
+        low, high = allocation(1, 1.0).delta_of("remove", epsilon)
+        assert low <= exact <= high * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("step", [0.5, 0.2])
+def test_one_ratio_on_a_coarse_lattice_keeps_its_side(step):
+    """Calls (remove) and puts (add) of the lognormal ratio, on a lattice so coarse that it shows."""
+    from scipy.special import ndtr
+
+    from dpteach.batches import _one_ratio
+
+    z = lambda t: np.log(t) + 0.5  # noqa: E731
+    points = step * np.arange(int(40 / step) + 1)
+    for t in (0.13, 0.4, 0.7, 1.1, 2.3):
+        call = ndtr(1 - z(t)) - t * ndtr(-z(t))
+        exact = {"remove": call, "add": call - 1 + t}
+        for way, sign in (("remove", 1), ("add", -1)):
+            for side, above in (("upper", 1), ("lower", -1)):
+                mass, infinite = _one_ratio(1.0, step, points.size - 1, way, side)
+                found = mass @ np.maximum(sign * (points[: mass.size] - t), 0) + infinite
+                assert above * (found - exact[way]) >= -1e-12
+
+
+def test_the_limit_of_replaced_records():
+    run = NoisySGD.at_rate(0.001, steps=100_000, noise_multiplier=1.0)
+    found = account(run, "replace-one")
+    assert found["clt"].epsilon(1e-4) == pytest.approx(found["tensor-power"].epsilon(1e-4), rel=0.02)
