@@ -130,7 +130,7 @@ def test_unreachable_targets_are_refused_with_the_reason(sought, name, facts, re
     ({"n": None}, "n"), ({"sought": "steps"}, "steps"), ({"sought": "batch_size"}, "batch_size"),
     ({"sought": "batch_size", "batch_size": None, "steps": None, "epochs": 2}, "epochs"),
     ({"sought": "batch_size", "batch_size": None, "n": None, "sigma": 1.0}, "n"),
-    ({"noise_multiplier": 1.0}, "noise_multiplier"), ({"sampling": "poisson"}, "sampling"),
+    ({"noise_multiplier": 1.0}, "noise_multiplier"), ({"sampling": "sorted"}, "sampling"),
 ])  # fmt: skip
 def test_bad_arguments_are_named(change, name):
     good = {"sought": "sigma", "guarantee": "clt", "relation": "add-remove"}

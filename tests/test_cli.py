@@ -159,7 +159,7 @@ BAD = [
     ([*RUN_A, "--delta"], "delta"),
     (["account"], "relation"), ([], "command"), (["acount"], "acount"), (["calibrate"], "relation"),
     ([*CALIBRATE, "--sigma", "1"], "sigma = 1.0 isn't allowed"),
-    ([*CALIBRATE, "--guarantee", "berry-esseen"], "isn't symmetric"),
+    ([*CALIBRATE, "--guarantee", "berry-esseen"], "must be symmetric"),
     ([*CALIBRATE, "--find", "steps"], "epochs = 15.0 isn't allowed"),
     ([*CALIBRATE, "--find", "batch-size"], "batch-size"),
     *[([*CALIBRATE, "--epsilon", v], "epsilon") for v in ("0", "nan")],
