@@ -1,12 +1,13 @@
-"""Clipped sums of 27 kinds of layers and habits, by dpteach and by Opacus, against a plain loop in double precision.
+"""Clipped sums of 27 kinds of layers and habits against a plain loop in double precision.
 
-    python benchmarks/against_opacus.py            # the table
-    python benchmarks/against_opacus.py --record   # kept in dpteach/classroom/data/opacus.json (chapter 14)
+    python benchmarks/against_opacus.py            # the table: dpteach and Opacus
+    python benchmarks/against_opacus.py --record   # kept in dpteach/classroom/data/opacus.json
 
-The loop runs each record alone, by PyTorch's own backward pass. `right`: the clipped sum is the loop's to 1e-3 of its
-length, and nothing of the records is kept in the model. `refused`: an error, before any sum. `wrong`: anything else.
-dpteach's engine is 'fast'; where that refuses a model and names another engine, the other one's result stands.
-Opacus: its validator, then `GradSampleModule` and `DPOptimizer` without noise, as its documentation uses them.
+The loop runs each record alone, by PyTorch's own backward pass. `right`: the clipped sum is the
+loop's to 1e-3 of its length, and nothing of the records is kept in the model. `refused`: an error,
+before any sum. `wrong`: anything else. dpteach's engine is 'fast'; where that refuses a model and
+names another engine, the other one's result stands. Opacus: its validator, then `GradSampleModule`
+and `DPOptimizer` without noise, as its documentation uses them.
 """
 
 from __future__ import annotations
@@ -168,7 +169,10 @@ CASES = {
     "LoRA on a frozen layer": (LoRA, ROWS),
     "in-place activation": (lambda: nn.Sequential(nn.Linear(8, 6), nn.ReLU(inplace=True)), ROWS),
     "a slope inside the forward pass": (Sloped, ROWS),
-    "subtracts the batch's mean": (lambda: nn.Sequential(nn.Linear(8, 8), Of(lambda h: h - h.mean(0))), ROWS),
+    "subtracts the batch's mean": (
+        lambda: nn.Sequential(nn.Linear(8, 8), Of(lambda h: h - h.mean(0))),
+        ROWS,
+    ),
     "keeps a running mean": (RunningMean, ROWS),
     "a record with a NaN": (lambda: nn.Linear(8, 6), _broken()),
 }
@@ -190,12 +194,14 @@ def trained(model):
 
 
 def loop(model, x):
-    """Σ clip(v_i) by one backward pass for each record alone, in double precision; NaN records left out."""
+    """Σ clip(v_i), each record alone, in double precision; NaN records left out."""
     model, x = copy.deepcopy(model).double(), x.double() if x.is_floating_point() else x
     total = torch.zeros(sum(p.numel() for p in trained(model)), dtype=torch.float64)
     for i in range(len(x)):
         value = F.cross_entropy(model(x[i : i + 1]), LABELS[i : i + 1])
-        gradient = torch.autograd.grad(value, trained(model), allow_unused=True, materialize_grads=True)
+        gradient = torch.autograd.grad(
+            value, trained(model), allow_unused=True, materialize_grads=True
+        )
         v = torch.cat([g.flatten() for g in gradient])
         if v.isfinite().all():
             total += v * min(1.0, C / max(v.norm().item(), 1e-300))
@@ -220,7 +226,10 @@ def by_opacus(model, x):
     ModuleValidator.validate(model, strict=True)
     private = GradSampleModule(model)
     optimiser = DPOptimizer(
-        torch.optim.SGD(trained(private), lr=1.0), noise_multiplier=0.0, max_grad_norm=C, expected_batch_size=RECORDS
+        torch.optim.SGD(trained(private), lr=1.0),
+        noise_multiplier=0.0,
+        max_grad_norm=C,
+        expected_batch_size=RECORDS,
     )
     F.cross_entropy(private(x), LABELS).backward()
     optimiser.clip_and_accumulate()
@@ -237,7 +246,11 @@ def verdict(name, run):
             expected, found = loop(model, x), run(model, x)
     except Exception as error:  # a refusal is any error before a sum
         return "refused", f"{type(error).__name__}: {' '.join(str(error).split())[:100]}"
-    kept = [key for key, value in before.items() if not torch.equal(value, model.state_dict().get(key, value))]
+    kept = [
+        key
+        for key, value in before.items()
+        if not torch.equal(value, model.state_dict().get(key, value))
+    ]
     if kept:
         return "wrong", f"{kept[0]} was changed by the records"
     if not found.isfinite().all():
@@ -256,13 +269,15 @@ def rows(names=tuple(CASES)):
 def main(arguments=()):
     found = list(rows())
     for row in found:
-        print(f"{row['case']:<40}{row['dpteach']:<9}{row['opacus']:<9}{row['why'][0]:<50.50} | {row['why'][1]:.60}")
+        ours, theirs = row["why"]
+        print(f"{row['case']:<40}{row['dpteach']:<9}{row['opacus']:<9}{ours:<50.50} | {theirs:.60}")
     if "--record" in arguments:
         kept = {
             "what": "clipped sums against a plain loop in double precision",
             "command": "python benchmarks/against_opacus.py --record",
             "date": datetime.date.today().isoformat(),
-            "versions": {"python": platform.python_version()} | {p: version(p) for p in ("torch", "opacus")},
+            "versions": {"python": platform.python_version()}
+            | {p: version(p) for p in ("torch", "opacus")},
             "rows": found,
         }
         FILE.write_text(json.dumps(kept, indent=1) + "\n")

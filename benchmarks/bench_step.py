@@ -4,8 +4,8 @@
     python benchmarks/bench_step.py --record   # on one core; kept in
     dpteach/classroom/data/step-times.json
 
-Opacus takes part in both layouts: as one usually writes it, and with images stored channels-last, which is what
-our engine does by itself. The fair comparison is with the faster of all four.
+Opacus takes part in both layouts: as one usually writes it, and with images stored channels-last,
+which is what our engine does by itself. The fair comparison is with the fastest of all four.
 
 In each round every contestant makes one step, one after another, so that other work on the machine
 disturbs all alike; ratios are medians of the rounds' own ratios. The loop over records is slow, so
@@ -197,8 +197,11 @@ def measure(one_core=False):
     contestants = dict(cases())
     load = os.getloadavg()[0]
     times = paired(contestants, clock)
-    cpu = [line.split(":")[1].strip() for line in open("/proc/cpuinfo")
-           if line.startswith("model name")]
+    cpu = [
+        line.split(":")[1].strip()
+        for line in open("/proc/cpuinfo")
+        if line.startswith("model name")
+    ]
     steps = {
         name: {
             "ms": round(1e3 * statistics.median(times[name].values()), 1),
@@ -212,7 +215,7 @@ def measure(one_core=False):
     packages = ["torch"] + ["opacus"] * any("Opacus" in name for name in steps)
     return {
         "what": f"one step of the tutorial network, batch {BATCH}: median {what}, median ratios of "
-                f"paired rounds",
+        f"paired rounds",
         "command": "python benchmarks/bench_step.py --record",
         "date": datetime.date.today().isoformat(),
         "machine": f"{cpu[0] if cpu else platform.processor()}, {os.cpu_count()} cores",
@@ -232,7 +235,9 @@ def table(measured):
         columns = f"{s['ms']:10.1f}{s['of_plain']:10.2f}{s['of_tuned']:10.2f}{s['peak_mb']:10.1f}"
         yield f"{name:<30}{columns}"
     fast = steps["private, fast"]
-    opacus = min((s["of_plain"] for name, s in steps.items() if "Opacus" in name), default=float("nan"))
+    opacus = min(
+        (s["of_plain"] for name, s in steps.items() if "Opacus" in name), default=float("nan")
+    )
     yield (
         f"private, fast: {fast['of_tuned']:.2f} of tuned (goal 1.3),"
         f" {fast['of_plain'] / opacus:.2f} of the best Opacus in its best layout (0.5),"

@@ -25,7 +25,9 @@ def test_our_side_comes_out_again(case):
     assert against_opacus.verdict(case, against_opacus.by_dpteach)[0] == ROWS[case]["dpteach"]
 
 
-@pytest.mark.parametrize("case", ["dense layer at several positions", "tied weights", "subtracts the batch's mean"])
+@pytest.mark.parametrize(
+    "case", ["dense layer at several positions", "tied weights", "subtracts the batch's mean"]
+)
 def test_some_rows_of_opacus_come_out_again(case):
     pytest.importorskip("opacus")
     assert against_opacus.verdict(case, against_opacus.by_opacus)[0] == ROWS[case]["opacus"]

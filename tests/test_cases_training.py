@@ -34,7 +34,9 @@ def small(*between):
 
 
 def run(**changes):
-    return NoisySGD(**{"n": 8, "batch_size": 4, "steps": 3, "noise_multiplier": 1.0, "clip_norm": 0.5} | changes)
+    return NoisySGD(
+        **{"n": 8, "batch_size": 4, "steps": 3, "noise_multiplier": 1.0, "clip_norm": 0.5} | changes
+    )
 
 
 class Of(nn.Module):
@@ -65,10 +67,18 @@ class Of(nn.Module):
 def test_equal_zero_or_sorted_first_records_hide_no_mixing(mix, engine):
     """A record in the sum moves it by C at most, however alike the first two are: it moved by 5 to 14 C."""
     model = small(Of(mix))
-    for x in (X, X.sort(0).values, torch.cat([X[:1], X[:1], X[2:]]), torch.cat([torch.zeros(2, 5), X[2:]])):
+    for x in (
+        X,
+        X.sort(0).values,
+        torch.cat([X[:1], X[:1], X[2:]]),
+        torch.cat([torch.zeros(2, 5), X[2:]]),
+    ):
         check_model(model)
         far = torch.cat([x, 100 * torch.ones(1, 5)])
-        with_it, without = summed(model, far, torch.arange(9) % 3, engine), summed(model, x, Y, engine)
+        with_it, without = (
+            summed(model, far, torch.arange(9) % 3, engine),
+            summed(model, x, Y, engine),
+        )
         assert (with_it - without).norm() <= 0.5 * (1 + 1e-5)
 
 
@@ -98,7 +108,9 @@ WRITES = {
 def test_a_buffer_written_by_forward_is_refused_by_name(how, engine):
     model = small(RunningMean(WRITES[how]))
     before = copy.deepcopy(model.state_dict())
-    with pytest.raises(ValueError, match="mean'? of (layer '1'|the model).* is changed by a forward pass"):
+    with pytest.raises(
+        ValueError, match="mean'? of (layer '1'|the model).* is changed by a forward pass"
+    ):
         train(model, run(), X, Y, learning_rate=0.1, seed=0, engine=engine)
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
 
@@ -107,7 +119,9 @@ def test_a_buffer_written_by_forward_is_refused_by_name(how, engine):
 def test_an_embedding_with_max_norm_is_refused_by_name(engine):
     words, labels = torch.arange(8).reshape(8, 1), Y
     model = nn.Sequential(nn.Embedding(9, 4, max_norm=1.0), nn.Flatten(), nn.Linear(4, 3))
-    with pytest.raises(ValueError, match=r"layer '0' \(Embedding\) has max_norm.*leave max_norm out"):
+    with pytest.raises(
+        ValueError, match=r"layer '0' \(Embedding\) has max_norm.*leave max_norm out"
+    ):
         summed(model, words, labels, engine)
     model[0].max_norm = None
     summed(model, words, labels, engine)
@@ -139,7 +153,10 @@ def test_trained_half_types_are_refused_and_frozen_ones_are_not(dtype):
 @pytest.mark.parametrize("engine", ENGINES)
 def test_under_autocast_the_bound_holds(engine):
     model = small(nn.Tanh())
-    x, y = 100 * torch.randn(64, 5, generator=torch.Generator().manual_seed(2)), torch.arange(64) % 3
+    x, y = (
+        100 * torch.randn(64, 5, generator=torch.Generator().manual_seed(2)),
+        torch.arange(64) % 3,
+    )
     with torch.autocast("cpu", torch.bfloat16):
         sums = [summed(model, x[:n], y[:n], engine) for n in (1, 2, 33, 63, 64)]
     assert sums[0].norm() <= 0.5 and (sums[1] - sums[0]).norm() <= 0.5 * (1 + 1e-6)
@@ -216,7 +233,9 @@ def test_a_gradient_inside_the_forward_pass_is_right_or_refused(how, engine):
     expected = []
     for i in range(8):
         value = F.cross_entropy(model(x[i : i + 1]), Y[i : i + 1])
-        gradient = torch.autograd.grad(value, list(model.parameters()), allow_unused=True, materialize_grads=True)
+        gradient = torch.autograd.grad(
+            value, list(model.parameters()), allow_unused=True, materialize_grads=True
+        )
         v = torch.cat([g.flatten() for g in gradient])
         expected.append(v * min(1, 0.5 / v.norm()))
     try:
@@ -236,7 +255,10 @@ def test_batch_norm_frozen_in_eval_trains(engine, affine):
     model = small(nn.BatchNorm1d(6))
     model[1].running_mean.uniform_()
     statistics = copy.deepcopy(model[1].state_dict())
-    with pytest.raises(ValueError, match=r"layer '1' \(BatchNorm1d\) mixes.*freeze its statistics by layer.eval\(\)"):
+    with pytest.raises(
+        ValueError,
+        match=r"layer '1' \(BatchNorm1d\) mixes.*freeze its statistics by layer.eval\(\)",
+    ):
         train(model, run(), X, Y, learning_rate=0.1, seed=0, engine=engine)
     model[1].eval().requires_grad_(affine)
     seen = []
@@ -257,7 +279,8 @@ def test_outputs_that_are_dicts_or_tuples(engine):
     asdict = nn.Sequential(plain, Of(lambda out: {"logits": out, "size": len(out)}))
     astuple = nn.Sequential(plain, Of(lambda out: (out, None)))
     torch.testing.assert_close(
-        summed(asdict, engine=engine, loss=lambda out, y: F.cross_entropy(out["logits"], y)), expected
+        summed(asdict, engine=engine, loss=lambda out, y: F.cross_entropy(out["logits"], y)),
+        expected,
     )
     torch.testing.assert_close(
         summed(astuple, engine=engine, loss=lambda out, y: F.cross_entropy(out[0], y)), expected
@@ -273,7 +296,9 @@ def test_sparse_embeddings(engine):
     words = torch.tensor([[i, i] for i in range(8)])
     dense = copy.deepcopy(model)
     dense[0].sparse = False
-    torch.testing.assert_close(summed(model, words, engine=engine), summed(dense, words, engine="naive"))
+    torch.testing.assert_close(
+        summed(model, words, engine=engine), summed(dense, words, engine="naive")
+    )
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -344,16 +369,29 @@ def test_gradient_checkpointing_is_right_or_refused(reentrant, engine):
 def test_class_weights_that_would_cancel_are_refused(engine):
     weight = torch.tensor([1.0, 10.0, 100.0])
     with pytest.raises(ValueError, match="class weights.*reduction='sum'"):
-        train(small(), run(), X, Y, learning_rate=0.1, seed=0, loss=nn.CrossEntropyLoss(weight), engine=engine)
+        train(
+            small(),
+            run(),
+            X,
+            Y,
+            learning_rate=0.1,
+            seed=0,
+            loss=nn.CrossEntropyLoss(weight),
+            engine=engine,
+        )
     total = nn.CrossEntropyLoss(weight, reduction="sum")
-    assert (summed(small(), engine=engine, loss=total, clip_norm=1e3) - summed(small(), clip_norm=1e3)).norm() > 1
+    assert (
+        summed(small(), engine=engine, loss=total, clip_norm=1e3) - summed(small(), clip_norm=1e3)
+    ).norm() > 1
 
 
 def test_other_devices_generators_are_left_alone(monkeypatch):
     """Only the CPU's generator, and the model's own device's, may be read or seeded; and it's given back."""
     model = small(nn.Dropout(0.5))
     for name in ("manual_seed", "manual_seed_all", "set_rng_state"):
-        monkeypatch.setattr(torch.cuda, name, lambda *args: pytest.fail("another device was touched"))
+        monkeypatch.setattr(
+            torch.cuda, name, lambda *args: pytest.fail("another device was touched")
+        )
     monkeypatch.setattr(torch, "manual_seed", lambda *args: pytest.fail("all devices were seeded"))
     state = torch.random.get_rng_state()
     train(model, run(), X, Y, learning_rate=0.1, seed=0)

@@ -499,7 +499,9 @@ def test_instance_norm_with_running_statistics_is_refused_by_name():
 
 def test_lazy_parameters_are_refused_until_the_model_has_run_once():
     model = nn.Sequential(nn.LazyLinear(4))
-    with pytest.raises(ValueError, match="parameter '0.weight' isn't initialised yet: run the model once"):
+    with pytest.raises(
+        ValueError, match="parameter '0.weight' isn't initialised yet: run the model once"
+    ):
         check_model(model)
     model(torch.zeros(1, 3))
     check_model(model)
@@ -527,12 +529,21 @@ def test_good_models_pass_and_a_frozen_one_doesn_t():
         ({"inputs": torch.tensor(1.0)}, r"inputs has shape \(\)"),
         ({"engine": "ghost"}, r"engine = 'ghost'.*'naive', 'vmap', 'fast'"),
         ({"microbatch": 0}, r"microbatch = 0"),
-        ({"targets": torch.zeros(3).long()}, r"inputs has shape \(9, 1, 28, 28\) and targets \(3,\)"),
+        (
+            {"targets": torch.zeros(3).long()},
+            r"inputs has shape \(9, 1, 28, 28\) and targets \(3,\)",
+        ),
     ],
 )
 def test_bad_arguments(change, message):
     model, x, y = build("tutorial")
-    arguments = {"model": model, "loss": F.cross_entropy, "inputs": x, "targets": y, "clip_norm": 1.0} | change
+    arguments = {
+        "model": model,
+        "loss": F.cross_entropy,
+        "inputs": x,
+        "targets": y,
+        "clip_norm": 1.0,
+    } | change
     with pytest.raises(ValueError, match=message):
         clipped_sum(**arguments)
 
@@ -562,7 +573,9 @@ OUTSIDE = {
     "weight_norm": lambda: reparametrized(torch.nn.utils.weight_norm),
     "spectral_norm": lambda: reparametrized(torch.nn.utils.spectral_norm).eval(),
     "parametrization": lambda: reparametrized(torch.nn.utils.parametrizations.weight_norm),
-    "prune": lambda: reparametrized(lambda layer: prune.l1_unstructured(layer, "weight", amount=0.3)),
+    "prune": lambda: reparametrized(
+        lambda layer: prune.l1_unstructured(layer, "weight", amount=0.3)
+    ),
     "tied": lambda: Functional(lambda m, h: F.linear(h, m.a.weight)),
     "transposed": lambda: Functional(lambda m, h: h @ m.a.weight.T),
     "not yet called": lambda: Functional(lambda m, h: F.linear(h, m.b.weight, m.b.bias)),
@@ -579,7 +592,10 @@ def test_a_parameter_used_outside_its_layer_counts(name, engine):
     expected = flat(clipped_sum(model, F.cross_entropy, x, y, 0.5, engine="naive"))
     before = [dict(vars(module)) for module in model.modules()]
     for _ in range(2):  # what the first call found out serves the second
-        assert relative(flat(clipped_sum(model, F.cross_entropy, x, y, 0.5, engine=engine)), expected) < 1e-10
+        assert (
+            relative(flat(clipped_sum(model, F.cross_entropy, x, y, 0.5, engine=engine)), expected)
+            < 1e-10
+        )
     assert all(a.keys() == vars(m).keys() for a, m in zip(before, model.modules(), strict=True))
     assert model(x).isfinite().all()  # nothing of the map is left in the model
 
@@ -662,7 +678,10 @@ def test_hooks_patches_and_no_grad_agree_with_the_plain_loop(name):
     model, (_, x, y) = UNUSUAL[name]().double(), build("twice")
     expected = flat(clipped_sum(model, F.cross_entropy, x, y, 0.5, engine="naive"))
     for engine in FAST:
-        assert relative(flat(clipped_sum(model, F.cross_entropy, x, y, 0.5, engine=engine)), expected) < 1e-10, engine
+        assert (
+            relative(flat(clipped_sum(model, F.cross_entropy, x, y, 0.5, engine=engine)), expected)
+            < 1e-10
+        ), engine
 
 
 class Viewing(nn.Module):
@@ -707,7 +726,11 @@ def test_random_numbers_below_a_layer_with_parameters_of_its_own():
     class Positioned(nn.Module):
         def __init__(self):
             super().__init__()
-            self.position, self.drop, self.head = nn.Parameter(torch.ones(6)), nn.Dropout(0.5), nn.Linear(6, 5)
+            self.position, self.drop, self.head = (
+                nn.Parameter(torch.ones(6)),
+                nn.Dropout(0.5),
+                nn.Linear(6, 5),
+            )
 
         def forward(self, x):
             return self.head(self.drop(x + self.position))
@@ -732,10 +755,17 @@ class TimeFirst(nn.Module):
 
 @pytest.mark.parametrize("times", [1, 3, 6])
 def test_another_dimension_than_the_record_first_inside_the_model(times):
-    model, x, y = TimeFirst().double(), torch.rand(6, times, 3, generator=rng()).double(), torch.arange(6) % 5
+    model, x, y = (
+        TimeFirst().double(),
+        torch.rand(6, times, 3, generator=rng()).double(),
+        torch.arange(6) % 5,
+    )
     expected, _ = reference(model, F.cross_entropy, x, y, 0.5)
     for engine in ALL:
-        assert relative(flat(clipped_sum(model, F.cross_entropy, x, y, 0.5, engine=engine)), expected) < 1e-10
+        assert (
+            relative(flat(clipped_sum(model, F.cross_entropy, x, y, 0.5, engine=engine)), expected)
+            < 1e-10
+        )
 
 
 def test_as_many_positions_as_records_are_no_reason_to_refuse():
@@ -756,17 +786,31 @@ def test_frozen_models_and_batch_norm_are_refused_by_the_sum_too(engine):
     x, y = torch.rand(6, 3, generator=rng()), torch.arange(6) % 4
     for rows in (slice(0), slice(6)):
         with pytest.raises(ValueError, match="nothing to train"):
-            clipped_sum(nn.Linear(3, 4).requires_grad_(False), F.cross_entropy, x[rows], y[rows], 1.0, engine=engine)
+            clipped_sum(
+                nn.Linear(3, 4).requires_grad_(False),
+                F.cross_entropy,
+                x[rows],
+                y[rows],
+                1.0,
+                engine=engine,
+            )
     model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4))
     with pytest.raises(ValueError, match=r"layer '1' \(BatchNorm1d\) mixes"):
         clipped_sum(model, F.cross_entropy, x, y, 1.0, engine=engine)
-    expected, _ = reference(model.eval(), F.cross_entropy, x, y, 0.5)  # in eval mode it mixes nothing
-    assert relative(flat(clipped_sum(model, F.cross_entropy, x, y, 0.5, engine=engine)), expected) < 1e-5
+    expected, _ = reference(
+        model.eval(), F.cross_entropy, x, y, 0.5
+    )  # in eval mode it mixes nothing
+    assert (
+        relative(flat(clipped_sum(model, F.cross_entropy, x, y, 0.5, engine=engine)), expected)
+        < 1e-5
+    )
 
 
 @pytest.mark.parametrize("mode", [True, False])
 def test_batch_norm_without_running_statistics_is_refused(mode):
-    model = nn.Sequential(nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3, track_running_stats=False), nn.Flatten()).train(mode)
+    model = nn.Sequential(
+        nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3, track_running_stats=False), nn.Flatten()
+    ).train(mode)
     with pytest.raises(ValueError, match=r"layer '1' \(BatchNorm2d\) mixes"):
         clipped_sum(model, F.cross_entropy, image(), torch.arange(6) % 3, 0.5)
 

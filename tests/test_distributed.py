@@ -22,7 +22,12 @@ from dpteach.training import distributed, train
 from dpteach.training.distributed import launch, part, train_distributed
 
 DTYPES = {"float64": 1e-10, "float32": 1e-5}
-SHARDS = {"none": None, "equal": (0, 14, 27, 40), "unequal": (0, 3, 4, 40), "one empty": (0, 25, 25, 40)}
+SHARDS = {
+    "none": None,
+    "equal": (0, 14, 27, 40),
+    "unequal": (0, 3, 4, 40),
+    "one empty": (0, 25, 25, 40),
+}
 RUN = {"n": 40, "batch_size": 8, "steps": 12, "noise_multiplier": 0.8, "clip_norm": 0.5}
 
 
@@ -67,8 +72,15 @@ def compared(rank, size, source, facts, dtypes, shards):
                 model, x, y = problem(getattr(torch, dtype))
                 held = range(edges[rank], edges[rank + 1]) if edges else None
                 rows = list(held) if edges else slice(None)
-                result = train_distributed(model, NoisySGD(**facts, sampling=sampling), x[rows], y[rows],
-                                           learning_rate=0.2, seed=3, shard=held)
+                result = train_distributed(
+                    model,
+                    NoisySGD(**facts, sampling=sampling),
+                    x[rows],
+                    y[rows],
+                    learning_rate=0.2,
+                    seed=3,
+                    shard=held,
+                )
                 theta = torch.cat([p.detach().flatten() for p in result.model.parameters()])
                 found[f"{dtype} {sampling} {name}"] = (theta.tolist(), result.skipped, result.steps)
     return found
@@ -107,11 +119,16 @@ def group_of_one(monkeypatch):
 def test_one_rank_gives_the_same_bits(group_of_one):
     model, x, y = problem(torch.float32)
     model = nn.Sequential(model, nn.Dropout(0.3))
-    state, options = torch.random.get_rng_state(), {"learning_rate": lambda t: 0.2 / (1 + t), "seed": 3}
+    state, options = (
+        torch.random.get_rng_state(),
+        {"learning_rate": lambda t: 0.2 / (1 + t), "seed": 3},
+    )
     for sampling in ("poisson", "fixed-size"):
         facts = NoisySGD(**RUN, sampling=sampling)
         ours, alone = (f(model, facts, x, y, **options).model for f in (train_distributed, train))
-        assert all(torch.equal(a, b) for a, b in zip(ours.parameters(), alone.parameters(), strict=True))
+        assert all(
+            torch.equal(a, b) for a, b in zip(ours.parameters(), alone.parameters(), strict=True)
+        )
     assert torch.equal(state, torch.random.get_rng_state())
 
 
@@ -128,13 +145,22 @@ def test_a_model_is_checked_in_train_mode_however_it_arrives(group_of_one):
 
     model = nn.Sequential(nn.Linear(5, 3), CountedInTraining()).eval()
     with pytest.raises(ValueError, match=r"'calls' of layer '1' \(CountedInTraining\) is changed"):
-        train_distributed(model, NoisySGD(**RUN), torch.rand(40, 5), torch.zeros(40).long(), learning_rate=0.1, seed=0)
+        train_distributed(
+            model,
+            NoisySGD(**RUN),
+            torch.rand(40, 5),
+            torch.zeros(40).long(),
+            learning_rate=0.1,
+            seed=0,
+        )
 
 
 def test_layers_that_mix_records_are_refused(group_of_one):
     model = nn.Sequential(nn.Linear(5, 3), nn.BatchNorm1d(3))
     with pytest.raises(ValueError, match="BatchNorm1d"):
-        train_distributed(model, NoisySGD(**RUN), torch.zeros(40, 5), torch.zeros(40), learning_rate=0.1, seed=0)
+        train_distributed(
+            model, NoisySGD(**RUN), torch.zeros(40, 5), torch.zeros(40), learning_rate=0.1, seed=0
+        )
 
 
 @pytest.mark.theorem("prop-19-same")
@@ -146,10 +172,18 @@ def test_parts_are_a_partition_of_the_batch(data):
     slices = [part(drawn, rank, size) for rank in range(size)]
     assert torch.cat(slices).tolist() == drawn.tolist()
     assert max(map(len, slices)) - min(map(len, slices)) <= 1
-    edges = [0, *sorted(data.draw(st.lists(st.integers(0, n), min_size=size - 1, max_size=size - 1))), n]
+    edges = [
+        0,
+        *sorted(data.draw(st.lists(st.integers(0, n), min_size=size - 1, max_size=size - 1))),
+        n,
+    ]
     shards = [range(a, b) for a, b in zip(edges, edges[1:], strict=False)]
     held = [part(drawn, rank, size, shard) for rank, shard in enumerate(shards)]
-    pairs = [(i, shard) for shard, positions in zip(shards, held, strict=True) for i in positions.tolist()]
+    pairs = [
+        (i, shard)
+        for shard, positions in zip(shards, held, strict=True)
+        for i in positions.tolist()
+    ]
     assert [i + shard.start for i, shard in pairs] == drawn.tolist()
     assert all(0 <= i < len(shard) for i, shard in pairs)
 
@@ -172,15 +206,25 @@ def several_questions(rank, size, source, facts):
     before = flat.weight.detach().clone()
     run = NoisySGD(**(facts | {"noise_multiplier": 1.3, "clip_norm": 1.5}))
     x = torch.zeros(8, 100)
-    distributed_step(flat, lambda out, _: 0 * out.sum(), x[: 5 * rank], x[: 5 * rank], 5, run, 1.0,
-                     torch.Generator().manual_seed(4))
+    distributed_step(
+        flat,
+        lambda out, _: 0 * out.sum(),
+        x[: 5 * rank],
+        x[: 5 * rank],
+        5,
+        run,
+        1.0,
+        torch.Generator().manual_seed(4),
+    )
     answers = {"noise": ((before - flat.weight.detach()) * 8).flatten().tolist()}
 
     def told(key, rows=slice(None), labels=None, **changes):
         model, x, y = problem(torch.float32)
         options = {"learning_rate": 0.2, "seed": 3, "run": NoisySGD(**facts)} | changes
         try:
-            train_distributed(model, options.pop("run"), x[rows], y[rows if labels is None else labels], **options)
+            train_distributed(
+                model, options.pop("run"), x[rows], y[rows if labels is None else labels], **options
+            )
         except ValueError as error:
             answers[key] = str(error)
 
@@ -198,10 +242,14 @@ def several_questions(rank, size, source, facts):
     model, x, y = problem(torch.float32)
     theta = [p.detach().clone() for p in model.parameters()]
     try:  # a rank that leaves one record out
-        distributed_step(model, F.cross_entropy, x[: 4 - rank], y[: 4 - rank], 8, run, 1.0, torch.Generator())
+        distributed_step(
+            model, F.cross_entropy, x[: 4 - rank], y[: 4 - rank], 8, run, 1.0, torch.Generator()
+        )
     except LostRank as error:
         answers["left out"] = str(error)
-    answers["untouched"] = all(torch.equal(a, b) for a, b in zip(theta, model.parameters(), strict=True))
+    answers["untouched"] = all(
+        torch.equal(a, b) for a, b in zip(theta, model.parameters(), strict=True)
+    )
     return answers
 
 
@@ -315,12 +363,16 @@ def test_a_worker_may_be_nested_print_much_and_take_what_json_holds():
         return [numbers, facts, rank]
 
     given = [float("inf"), np.float64(0.5), None, "a 'quoted' {text}\n"], {"b": (1, True)}
-    assert launch(chatty, 2, *given) == [[[float("inf"), 0.5, None, given[0][3]], {"b": [1, True]}, r] for r in (0, 1)]
+    assert launch(chatty, 2, *given) == [
+        [[float("inf"), 0.5, None, given[0][3]], {"b": [1, True]}, r] for r in (0, 1)
+    ]
 
 
 @pytest.mark.parametrize("wrong", [np.int64(3), {1, 2}, {(1, 2): 3}, torch.ones(2), b"bytes"])
 def test_arguments_that_json_can_t_hold_are_refused_by_name(wrong):
-    with pytest.raises(ValueError, match=r"args\[1\] = .* can't be sent as JSON: give numbers") as refused:
+    with pytest.raises(
+        ValueError, match=r"args\[1\] = .* can't be sent as JSON: give numbers"
+    ) as refused:
         launch(failing, 2, 1, wrong)
     assert "\n" not in str(refused.value)
 
@@ -367,9 +419,22 @@ def test_all_failed_ranks_are_reported_and_those_that_only_lost_a_connection_las
 
 def test_torchrun_trains_the_recorded_run(folder_with_spaces):
     """As typed in the documentation, in a folder with spaces; the result is chapter 15's, on one process."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    done = subprocess.run([*command, "-m", "dpteach.training.distributed", "5"], cwd=folder_with_spaces, text=True,
-                          capture_output=True, timeout=120, env=os.environ | {"TMPDIR": str(folder_with_spaces)})
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        "2",
+    ]
+    done = subprocess.run(
+        [*command, "-m", "dpteach.training.distributed", "5"],
+        cwd=folder_with_spaces,
+        text=True,
+        capture_output=True,
+        timeout=120,
+        env=os.environ | {"TMPDIR": str(folder_with_spaces)},
+    )
     assert done.returncode == 0, done.stderr
     shown = json.loads(done.stdout)
     record = json.loads(RECORDS.read_text())["a-fixed-size"]

@@ -87,7 +87,8 @@ def rows(*layers):
 
 
 IMAGES, ROWS, WORDS = (
-    torch.randn(RECORDS, 2, 6, 6, generator=rng(1)) * torch.logspace(-2, 2, RECORDS).reshape(-1, 1, 1, 1),
+    torch.randn(RECORDS, 2, 6, 6, generator=rng(1))
+    * torch.logspace(-2, 2, RECORDS).reshape(-1, 1, 1, 1),
     torch.randn(RECORDS, 5, 8, generator=rng(2)) * torch.logspace(-2, 2, RECORDS).reshape(-1, 1, 1),
     torch.randint(9, (RECORDS, 7), generator=rng(3)),
 )
@@ -99,11 +100,20 @@ LAYERS = {
     "ConvTranspose2d": (images(lambda: nn.ConvTranspose2d(2, 3, 2)), IMAGES),
     "MaxPool2d": (images(lambda: nn.Conv2d(2, 4, 3), lambda: nn.MaxPool2d(2)), IMAGES),
     "GroupNorm": (images(lambda: nn.Conv2d(2, 4, 3), lambda: nn.GroupNorm(2, 4)), IMAGES),
-    "InstanceNorm2d": (images(lambda: nn.Conv2d(2, 4, 3), lambda: nn.InstanceNorm2d(4, affine=True)), IMAGES),
-    "BatchNorm2d, eval": (images(lambda: nn.Conv2d(2, 4, 3), lambda: nn.BatchNorm2d(4).eval()), IMAGES),
+    "InstanceNorm2d": (
+        images(lambda: nn.Conv2d(2, 4, 3), lambda: nn.InstanceNorm2d(4, affine=True)),
+        IMAGES,
+    ),
+    "BatchNorm2d, eval": (
+        images(lambda: nn.Conv2d(2, 4, 3), lambda: nn.BatchNorm2d(4).eval()),
+        IMAGES,
+    ),
     "Conv1d": (rows(lambda: nn.Conv1d(5, 4, 3, stride=2), nn.Tanh), ROWS),
     "Linear": (rows(lambda: nn.Linear(8, 6), nn.GELU), ROWS),
-    "Linear, wide": (rows(lambda: nn.Linear(8, 300), nn.Tanh, lambda: nn.Linear(300, 4)), ROWS[:, :1]),
+    "Linear, wide": (
+        rows(lambda: nn.Linear(8, 300), nn.Tanh, lambda: nn.Linear(300, 4)),
+        ROWS[:, :1],
+    ),
     "LayerNorm": (rows(lambda: nn.LayerNorm(8), lambda: nn.Linear(8, 6)), ROWS),
     "RMSNorm": (rows(lambda: nn.RMSNorm(8), lambda: nn.Linear(8, 6)), ROWS),
     "PReLU": (rows(lambda: nn.Linear(8, 6), nn.PReLU), ROWS),
@@ -114,7 +124,10 @@ LAYERS = {
     "EmbeddingBag": (lambda: nn.Sequential(nn.EmbeddingBag(9, 4), nn.Linear(4, 3)), WORDS),
     "tied": (Tied, WORDS),
     "MultiheadAttention": (Attention, ROWS),
-    "TransformerEncoderLayer": (rows(lambda: nn.TransformerEncoderLayer(8, 2, 16, 0.0, batch_first=True)), ROWS),
+    "TransformerEncoderLayer": (
+        rows(lambda: nn.TransformerEncoderLayer(8, 2, 16, 0.0, batch_first=True)),
+        ROWS,
+    ),
     "LSTM": (lambda: Recurrent(nn.LSTM), ROWS),
     "GRU": (lambda: Recurrent(nn.GRU), ROWS),
     "RNN": (lambda: Recurrent(nn.RNN), ROWS),
@@ -160,7 +173,9 @@ def test_one_record_moves_the_sum_by_at_most_c(name, engine):
     holds(model, F.cross_entropy, x, LABELS, engine)
 
 
-@pytest.mark.parametrize("name", sorted(LAYERS.keys() - RECURRENT - {"Dropout", "Embedding, sparse"}))
+@pytest.mark.parametrize(
+    "name", sorted(LAYERS.keys() - RECURRENT - {"Dropout", "Embedding, sparse"})
+)
 def test_the_engines_agree_on_each_kind_of_layer(name):
     make, x = LAYERS[name]
     model, x = built(make, x, torch.float64), x.double() if x.is_floating_point() else x
@@ -189,7 +204,9 @@ MIXING = {
     "routed": lambda h: h * (h.sum(1, keepdim=True) >= h.sum(1).median()),
     "sorted rows": lambda h: h[h[:, 0].argsort()],
     "normed over everything": lambda h: F.layer_norm(h, h.shape),
-    "batch norm, functional": lambda h: F.batch_norm(h, None, None, training=True) if len(h) > 1 else h,
+    "batch norm, functional": lambda h: (
+        F.batch_norm(h, None, None, training=True) if len(h) > 1 else h
+    ),
     "transposed": lambda h: (h.T.reshape(h.shape)) + h,
     "flattened": lambda h: F.softmax(h.flatten(), 0).reshape(h.shape),
     "einsum": lambda h: torch.einsum("ij,kj->ik", h, h) @ h,
@@ -257,8 +274,12 @@ class Keeping(nn.Module):
 HOW = ["buffer", "buffer, by copy_", "buffer, anew", "attribute", "list", "dict", "parameter", "parameter, anew",
        "new buffer", "new layer"]  # fmt: skip
 LOSSES = {
-    "contrastive": lambda out, y: F.cross_entropy(out @ out.T, torch.arange(len(out))) + F.cross_entropy(out, y),
-    "of the mean": lambda out, y: (out.mean(0) - F.one_hot(y, 3).float().mean(0)).square().sum() * len(out),
+    "contrastive": lambda out, y: (
+        F.cross_entropy(out @ out.T, torch.arange(len(out))) + F.cross_entropy(out, y)
+    ),
+    "of the mean": lambda out, y: (
+        (out.mean(0) - F.one_hot(y, 3).float().mean(0)).square().sum() * len(out)
+    ),
     "whitened": lambda out, y: F.cross_entropy(out - out.mean(0), y),
     "ranked": lambda out, y: (out[:, 0].sort().values * torch.arange(1, len(out) + 1)).sum(),
 }
@@ -315,8 +336,12 @@ def test_whatever_mixes_or_keeps_state_holds_the_bound_or_is_refused(engine):
         except AssertionError as error:
             raise AssertionError(f"{name} with {engine}") from error
     named = {name for name, said in refused if "is changed by a forward pass" in said}
-    put_back = {"attribute"} | ({"parameter, anew"} if engine == "vmap" else set())  # nothing of it is left
-    assert {name for name in TRIES if name.startswith("keeps") and not any(w in name for w in put_back)} <= named
+    put_back = {"attribute"} | (
+        {"parameter, anew"} if engine == "vmap" else set()
+    )  # nothing of it is left
+    assert {
+        name for name in TRIES if name.startswith("keeps") and not any(w in name for w in put_back)
+    } <= named
     assert len(held) >= 60
 
 

@@ -1,4 +1,4 @@
-"""What people bring: nested inputs, Datasets, arrays on disk, optimisers; and checkpoints tried before the work."""
+"""What people bring: nested inputs, Datasets, optimisers; checkpoints tried before the work."""
 
 import copy
 import os
@@ -47,7 +47,7 @@ def flat(result):
     return torch.cat([g.flatten() for g in result.gradients])
 
 
-# --- Nested inputs ------------------------------------------------------------------------------------
+# --- Nested inputs -------------------------------------------------------------------
 
 
 @dataclass
@@ -80,15 +80,21 @@ def test_tuples_dicts_and_dataclasses_go_in_and_come_out(engine):
     expected = clipped_sum(whole, F.cross_entropy, X, Y, 1e6, engine="naive").gradients[0]
     forms = [(left, right), [left, right], {"left": left, "right": right}, Pair(left, right)]
     for inputs in forms:
-        found = clipped_sum(model, F.cross_entropy, inputs, Y, 1e6, engine=engine, microbatch=7).gradients
-        torch.testing.assert_close(torch.cat([found[0], found[2]], 1), expected, rtol=1e-4, atol=1e-5)
+        found = clipped_sum(
+            model, F.cross_entropy, inputs, Y, 1e6, engine=engine, microbatch=7
+        ).gradients
+        torch.testing.assert_close(
+            torch.cat([found[0], found[2]], 1), expected, rtol=1e-4, atol=1e-5
+        )
     loss = lambda out, y: F.cross_entropy(out, y["class"]) + 0 * y["weight"].sum()  # noqa: E731
-    found = clipped_sum(model, loss, (left, right), {"class": Y, "weight": X[:, 0]}, 1e6, engine=engine).gradients
+    found = clipped_sum(
+        model, loss, (left, right), {"class": Y, "weight": X[:, 0]}, 1e6, engine=engine
+    ).gradients
     torch.testing.assert_close(torch.cat([found[0], found[2]], 1), expected, rtol=1e-4, atol=1e-5)
     assert fit((left, right), Y, model, engine=engine).steps == 12
 
 
-# --- Datasets, arrays on disk, batches larger than memory -----------------------------------------------
+# --- Datasets, arrays on disk, batches larger than memory ----------------------------
 
 
 class Counting(Dataset):
@@ -112,7 +118,9 @@ def test_a_dataset_gives_the_same_training_as_its_tensors():
     assert torch.equal(theta(fit(TensorDataset(X, Y), None).model), expected)
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="functions in tests can't be sent to spawned workers")
+@pytest.mark.skipif(
+    sys.platform == "win32", reason="functions in tests can't be sent to spawned workers"
+)
 def test_a_dataset_loaded_by_workers_gives_the_same_training():
     state = torch.random.get_rng_state()
     assert torch.equal(theta(fit(Counting(), None, workers=2).model), theta(fit().model))
@@ -154,13 +162,15 @@ class Stream(torch.utils.data.IterableDataset):
 def test_an_endless_or_short_dataset_is_refused():
     with pytest.raises(ValueError, match="run.n = 40, but inputs has 39"):
         fit(TensorDataset(X[:39], Y[:39]), None)
-    with pytest.raises(ValueError, match="targets = .* must be left out; a Dataset's items hold them"):
+    with pytest.raises(
+        ValueError, match="targets = .* must be left out; a Dataset's items hold them"
+    ):
         fit(TensorDataset(X, Y), Y)
     with pytest.raises(ValueError, match="inputs = .* a Dataset with a length"):
         fit(Stream(), None)
 
 
-# --- Optimisers -----------------------------------------------------------------------------------------
+# --- Optimisers ----------------------------------------------------------------------
 
 OPTIMISERS = {
     "SGD": lambda p: torch.optim.SGD(p, lr=0.2),
@@ -193,7 +203,10 @@ def test_any_optimiser_steps_on_the_noisy_average_and_resumes_to_the_bit(name, t
 @pytest.mark.parametrize(
     "options, message",
     [
-        ({"learning_rate": 0.1, "optimiser": OPTIMISERS["SGD"]}, "learning_rate = 0.1 .*the optimiser has its own"),
+        (
+            {"learning_rate": 0.1, "optimiser": OPTIMISERS["SGD"]},
+            "learning_rate = 0.1 .*the optimiser has its own",
+        ),
         ({"learning_rate": None}, "learning_rate = None .*or give an optimiser"),
         ({"learning_rate": None, "optimiser": 3}, "optimiser = 3 isn't allowed.*AdamW"),
         ({"learning_rate": None, "optimiser": lambda p: p}, r"optimiser\(parameters\) = "),
@@ -215,7 +228,7 @@ def test_the_options_are_those_of_the_docstring():
     assert all(f"{name}" in documented for name in Options.__dataclass_fields__)
 
 
-# --- Frozen parts ----------------------------------------------------------------------------------------
+# --- Frozen parts --------------------------------------------------------------------
 
 
 class LoRA(nn.Module):
@@ -236,13 +249,17 @@ def test_a_linear_probe_and_lora_train_what_isn_t_frozen(engine):
     lora = nn.Sequential(LoRA(nn.Linear(5, 6)), nn.Tanh(), LoRA(nn.Linear(6, 3)))
     for model in (probe, lora):
         found = clipped_sum(model, F.cross_entropy, X, Y, 0.5, engine=engine)
-        torch.testing.assert_close(flat(found), flat(clipped_sum(model, F.cross_entropy, X, Y, 0.5, engine="naive")))
+        torch.testing.assert_close(
+            flat(found), flat(clipped_sum(model, F.cross_entropy, X, Y, 0.5, engine="naive"))
+        )
         trained = fit(model=copy.deepcopy(model), engine=engine).model
-        for (name, before), after in zip(model.named_parameters(), trained.parameters(), strict=True):
+        for (name, before), after in zip(
+            model.named_parameters(), trained.parameters(), strict=True
+        ):
             assert torch.equal(before, after) != before.requires_grad, name
 
 
-# --- Checkpoints -------------------------------------------------------------------------------------------
+# --- Checkpoints ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("place", ["a folder", "below a file", "read-only"])
@@ -274,7 +291,10 @@ def test_too_small_a_disk_is_refused_before_the_first_step(tmp_path, monkeypatch
 
 def test_a_checkpoint_that_another_process_writes_is_refused(tmp_path):
     held = FileLock(tmp_path / ".a.pt.lock")
-    with held, pytest.raises(ValueError, match="another process writes it; give this training another"):
+    with (
+        held,
+        pytest.raises(ValueError, match="another process writes it; give this training another"),
+    ):
         fit(checkpoint=tmp_path / "a.pt")
     assert fit(checkpoint=tmp_path / "a.pt").steps == 12
     assert [file.name for file in tmp_path.iterdir()] == ["a.pt"]
@@ -298,7 +318,9 @@ t.fit(checkpoint=sys.argv[1], checkpoint_every=2)
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
-def test_killed_while_writing_it_loses_the_steps_since_the_last_checkpoint_and_leaves_nothing(tmp_path):
+def test_killed_while_writing_it_loses_only_the_steps_since_the_last_checkpoint(
+    tmp_path,
+):
     file = tmp_path / "a.pt"
     command = [sys.executable, "-c", KILLED, str(file), str(ROOT / "tests")]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}

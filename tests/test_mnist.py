@@ -70,11 +70,21 @@ def test_each_array_is_the_published_file_to_the_byte(arrays, name):
 def test_any_other_file_is_refused_in_one_line(tmp_path, arrays):
     """One byte changed at either end or in the middle, cut, empty, another archive; nothing is unpickled."""
     whole = mnist.DATA_FILE.read_bytes()
-    others = {f"byte {i}": whole[:i] + bytes([whole[i] ^ 1]) + whole[i + 1 :] for i in (0, 5_000_000, len(whole) - 1)}
-    others |= {"cut": whole[:-1], "longer": whole + b"x", "empty": b"", "pickle": pickle.dumps(_Trap())}
+    others = {
+        f"byte {i}": whole[:i] + bytes([whole[i] ^ 1]) + whole[i + 1 :]
+        for i in (0, 5_000_000, len(whole) - 1)
+    }
+    others |= {
+        "cut": whole[:-1],
+        "longer": whole + b"x",
+        "empty": b"",
+        "pickle": pickle.dumps(_Trap()),
+    }
     for name, content in others.items():
         (tmp_path / name).write_bytes(content)
-        with pytest.raises(ValueError, match=rf"{name} isn't the package's MNIST file.*restore the file") as refused:
+        with pytest.raises(
+            ValueError, match=rf"{name} isn't the package's MNIST file.*restore the file"
+        ) as refused:
             mnist.load(tmp_path / name)
         assert "\n" not in str(refused.value)
     np.savez(tmp_path / "same.npz", **arrays)

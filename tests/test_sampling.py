@@ -152,7 +152,8 @@ def test_truncated_poisson_keeps_a_uniform_subset():
         sizes.append(len(batch))
     q = m / n
     exact = sum(
-        math.comb(n - 1, c) * q**c * (1 - q) ** (n - 1 - c) * q * min(1, largest / (c + 1)) for c in range(n)
+        math.comb(n - 1, c) * q**c * (1 - q) ** (n - 1 - c) * q * min(1, largest / (c + 1))
+        for c in range(n)
     )
     assert max(sizes) == largest
     assert torch.all((kept / 4000 - exact).abs() < 4.5 * math.sqrt(exact * (1 - exact) / 4000))

@@ -186,7 +186,9 @@ def test_history_and_last_epoch():
 
 def test_a_prefix_is_the_beginning_of_the_whole():
     seen = {}
-    fit(evaluate=lambda model: seen.setdefault("theta", theta(model).clone()).sum(), evaluate_at=[7])
+    fit(
+        evaluate=lambda model: seen.setdefault("theta", theta(model).clone()).sum(), evaluate_at=[7]
+    )
     assert torch.equal(theta(fit(stop_after=7).model), seen["theta"])
 
 
@@ -260,20 +262,34 @@ def other_loss(outputs, targets):
 )
 def test_checkpoint_of_other_data_model_loss_or_schedule_is_refused_and_kept(tmp_path, changes):
     file = tmp_path / "checkpoint.pt"
-    given = {"model": small(), "run": run(), "inputs": X, "targets": Y, "learning_rate": 0.2, "seed": 3}
+    given = {
+        "model": small(),
+        "run": run(),
+        "inputs": X,
+        "targets": Y,
+        "learning_rate": 0.2,
+        "seed": 3,
+    }
     train(**given, checkpoint=file, stop_after=5)
     before = file.read_bytes()
-    with pytest.raises(ValueError, match="belongs to another run, seed, model, data, loss, optimiser or learning rate"):
+    with pytest.raises(
+        ValueError,
+        match="belongs to another run, seed, model, data, loss, optimiser or learning rate",
+    ):
         train(**(given | changes), checkpoint=file)
     assert file.read_bytes() == before
-    assert train(**given | {"inputs": X.clone().t().contiguous().t()}, checkpoint=file).steps == 20  # another layout
+    assert (
+        train(**given | {"inputs": X.clone().t().contiguous().t()}, checkpoint=file).steps == 20
+    )  # another layout
 
 
 def test_checkpoint_with_more_steps_than_asked_for_is_refused(tmp_path):
     file = tmp_path / "checkpoint.pt"
     fit(checkpoint=file, stop_after=7)
     before = file.read_bytes()
-    with pytest.raises(ValueError, match=r"stop_after = 6, but checkpoint = .*checkpoint.pt' holds 7 steps"):
+    with pytest.raises(
+        ValueError, match=r"stop_after = 6, but checkpoint = .*checkpoint.pt' holds 7 steps"
+    ):
         fit(checkpoint=file, stop_after=6)
     assert file.read_bytes() == before and fit(checkpoint=file, stop_after=7).steps == 7
 
@@ -282,7 +298,10 @@ def test_checkpoint_of_a_model_with_buffers_scalars_and_other_types(tmp_path):
     model, file = small(), tmp_path / "checkpoint.pt"
     model.register_buffer("scalar", torch.tensor(True))
     model.register_buffer("none", torch.zeros(0, dtype=torch.bfloat16))
-    steps = [train(model, run(), X, Y, learning_rate=0.2, seed=3, checkpoint=file, stop_after=s).steps for s in (2, 4)]
+    steps = [
+        train(model, run(), X, Y, learning_rate=0.2, seed=3, checkpoint=file, stop_after=s).steps
+        for s in (2, 4)
+    ]
     assert steps == [2, 4]
 
 
@@ -302,7 +321,9 @@ class CountedInTraining(nn.Module):
 @pytest.mark.parametrize("mode", [True, False])
 def test_a_model_is_checked_in_train_mode_however_it_arrives(mode):
     model = nn.Sequential(nn.Linear(5, 3), CountedInTraining()).train(mode)
-    with pytest.raises(ValueError, match=r"'calls' of layer '1' \(CountedInTraining\) is changed by a forward pass"):
+    with pytest.raises(
+        ValueError, match=r"'calls' of layer '1' \(CountedInTraining\) is changed by a forward pass"
+    ):
         train(model, run(), X, Y, learning_rate=0.2, seed=0)
     assert model[1].calls == 0 and model.training == mode
 
@@ -322,7 +343,8 @@ def test_a_model_that_views_images_trains_and_is_evaluated():
     images = torch.randn(40, 3, 2, 2, generator=rng(1))
     model = Viewing()
     fast, naive = (
-        train(model, run(), images, Y, learning_rate=0.2, seed=0, engine=engine).model for engine in ("fast", "naive")
+        train(model, run(), images, Y, learning_rate=0.2, seed=0, engine=engine).model
+        for engine in ("fast", "naive")
     )
     torch.testing.assert_close(theta(fast), theta(naive), rtol=1e-4, atol=1e-5)
     assert accuracy(model, images, Y) == 100 * int((model(images).argmax(1) == Y).sum()) / 40
@@ -399,7 +421,11 @@ def test_cache_computes_once_for_the_same_parameters(tmp_path, monkeypatch):
 
 def test_cache_key_follows_the_source(tmp_path, monkeypatch):
     monkeypatch.setattr(_cache, "__file__", str(tmp_path / "classroom" / "kept.py"))
-    sources = ["def f(x):\n    return x", 'def f(x):\n    """Doc."""\n\n    return x  # so', "def f(x):\n    return -x"]
+    sources = [
+        "def f(x):\n    return x",
+        'def f(x):\n    """Doc."""\n\n    return x  # so',
+        "def f(x):\n    return -x",
+    ]
     keys = []
     for source in sources:
         (tmp_path / "run.py").write_text(source)
@@ -427,7 +453,10 @@ def test_two_processes_compute_once_and_a_killed_one_blocks_nobody(tmp_path, mon
         time.sleep(0.05)
     killed.kill()
     killed.join()
-    pair = [context.Process(target=_compute_slowly, args=(str(tmp_path), str(log), 0.5)) for _ in range(2)]
+    pair = [
+        context.Process(target=_compute_slowly, args=(str(tmp_path), str(log), 0.5))
+        for _ in range(2)
+    ]
     for process in pair:
         process.start()
     for process in pair:
@@ -480,7 +509,8 @@ def test_the_beginning_of_each_recorded_run_comes_out_again(name):
 
 def test_accuracies_of_the_recorded_runs():
     fixed, poisson, literal = (
-        recorded(name).last_epoch().mean() for name in ("a-fixed-size", "a-poisson", "a-algorithm-1")
+        recorded(name).last_epoch().mean()
+        for name in ("a-fixed-size", "a-poisson", "a-algorithm-1")
     )
     assert len(recorded("a-poisson").last_epoch()) == 4
     assert 94.4 <= fixed <= 95.7
@@ -501,7 +531,9 @@ def test_run_a_trained_here():
 @pytest.fixture(scope="module")
 def bench_memory():
     pytest.importorskip("resource")
-    spec = importlib.util.spec_from_file_location("bench_memory", ROOT / "benchmarks" / "bench_memory.py")
+    spec = importlib.util.spec_from_file_location(
+        "bench_memory", ROOT / "benchmarks" / "bench_memory.py"
+    )
     bench = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(bench)
     return bench
@@ -524,7 +556,10 @@ def test_the_peak_is_the_process_s_own(bench_memory):
 @pytest.mark.parametrize(
     "changes, message",
     [
-        ({"learning_rate": 1e300}, r"learning_rate = 1e\+300 isn't allowed: it must be a number in \(0, 1e30\]"),
+        (
+            {"learning_rate": 1e300},
+            r"learning_rate = 1e\+300 isn't allowed: it must be a number in \(0, 1e30\]",
+        ),
         ({"learning_rate": -0.1}, r"learning_rate = -0.1"),
         ({"learning_rate": "0.1"}, r"learning_rate = '0.1'"),
         ({"learning_rate": lambda t: "much"}, r"learning_rate\(0\) = 'much'"),
@@ -537,14 +572,27 @@ def test_the_peak_is_the_process_s_own(bench_memory):
         ({"evaluate": lambda model: None}, r"evaluate\(model\) = None .*after step 5"),
         ({"evaluate": lambda model: float("nan")}, r"evaluate\(model\) = nan"),
         ({"evaluate": lambda model: 1.0, "evaluate_at": 7}, r"evaluate_at = 7 isn't allowed"),
-        ({"evaluate": lambda model: 1.0, "evaluate_at": [0]}, r"a step of evaluate_at = 0 .*\[1, 20\]"),
+        (
+            {"evaluate": lambda model: 1.0, "evaluate_at": [0]},
+            r"a step of evaluate_at = 0 .*\[1, 20\]",
+        ),
         ({"evaluate": lambda model: 1.0, "evaluate_at": [2.5]}, r"a step of evaluate_at = 2.5"),
         ({"checkpoint": 3}, r"checkpoint = 3 isn't allowed"),
-        ({"learning_rate": 1e30, "run": run(noise_multiplier=1e3, clip_norm=1e9)}, "infinite or NaN after step"),
+        (
+            {"learning_rate": 1e30, "run": run(noise_multiplier=1e3, clip_norm=1e9)},
+            "infinite or NaN after step",
+        ),
     ],
 )
 def test_hostile_arguments_are_refused_in_one_line(changes, message):
-    arguments = {"model": small(), "run": run(), "inputs": X, "targets": Y, "learning_rate": 0.2, "seed": 0}
+    arguments = {
+        "model": small(),
+        "run": run(),
+        "inputs": X,
+        "targets": Y,
+        "learning_rate": 0.2,
+        "seed": 0,
+    }
     with pytest.raises(ValueError, match=message) as refused:
         train(**(arguments | changes))
     assert "\n" not in str(refused.value)
@@ -561,7 +609,10 @@ def test_a_file_that_isn_t_a_checkpoint_is_refused_and_kept(tmp_path, content):
     file = tmp_path / "mine.pt"
     torch.save(content, file)
     before = file.read_bytes()
-    with pytest.raises(ValueError, match=r"checkpoint = .*mine.pt' (isn't a whole checkpoint|belongs to another run)"):
+    with pytest.raises(
+        ValueError,
+        match=r"checkpoint = .*mine.pt' (isn't a whole checkpoint|belongs to another run)",
+    ):
         fit(checkpoint=file)
     assert file.read_bytes() == before
 

@@ -59,9 +59,14 @@ def key(name: str, factor: int, seed: int, batches: str = "fixed-size") -> str:
 def the_run(name: str, factor: int) -> NoisySGD:
     """The configuration with noise factor·σC on the sum, fixed-size batches."""
     sigma, epochs, _, clip_norm = FIGURE_7[name]
-    return NoisySGD.for_epochs(n=N, batch_size=BATCH, epochs=epochs,
-                               noise_multiplier=factor * sigma,
-                               clip_norm=clip_norm, sampling="fixed-size")
+    return NoisySGD.for_epochs(
+        n=N,
+        batch_size=BATCH,
+        epochs=epochs,
+        noise_multiplier=factor * sigma,
+        clip_norm=clip_norm,
+        sampling="fixed-size",
+    )
 
 
 class Shuffled:
@@ -128,9 +133,14 @@ def record(name: str, factor: int, seed: int, batches: str) -> dict:
     start = first_steps(name, factor, seed, batches)
     result = trained(name, factor, seed, batches, progress=sys.stderr.isatty())
     return {
-        "run": {"n": run.n, "batch_size": run.batch_size, "steps": run.steps,
-                "noise_multiplier": run.noise_multiplier, "clip_norm": run.clip_norm,
-                "sampling": batches},
+        "run": {
+            "n": run.n,
+            "batch_size": run.batch_size,
+            "steps": run.steps,
+            "noise_multiplier": run.noise_multiplier,
+            "clip_norm": run.clip_norm,
+            "sampling": batches,
+        },
         "learning_rate": FIGURE_7[name][2],
         "seed": seed,
         "versions": {"torch": torch.__version__, "python": platform.python_version()},
@@ -170,8 +180,9 @@ def keep(name: str, value: dict) -> None:
 def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="+", choices=sorted(FIGURE_7), default=sorted(FIGURE_7))
-    parser.add_argument("--noise", nargs="+", type=int, choices=(1, 2), default=(1, 2),
-                        help="times σC")
+    parser.add_argument(
+        "--noise", nargs="+", type=int, choices=(1, 2), default=(1, 2), help="times σC"
+    )
     parser.add_argument("--seeds", nargs="+", type=int, default=SEEDS)
     parser.add_argument("--sampling", choices=("fixed-size", "shuffled"), default="fixed-size")
     asked = parser.parse_args(arguments)

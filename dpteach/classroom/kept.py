@@ -70,7 +70,9 @@ def _key(parameters: dict[str, Any], modules: tuple[str, ...]) -> str:
     digest = hashlib.sha256(torch.__version__.encode())
     digest.update(json.dumps(parameters, sort_keys=True).encode())
     for module in modules:
-        digest.update(_code((Path(__file__).parents[1] / f"{module}.py").read_text("utf-8")).encode())
+        digest.update(
+            _code((Path(__file__).parents[1] / f"{module}.py").read_text("utf-8")).encode()
+        )
     return digest.hexdigest()[:16]
 
 

@@ -29,7 +29,17 @@ RECORDS = Path(__file__).parent / "data" / "mnist-runs.json"
 # What a result depends on; the run is among the parameters.
 _SOURCES = tuple(
     f"training/{name}"
-    for name in ("mnist", "sampling", "records", "pieces", "formulas", "engines", "clipping", "preparation", "loop")
+    for name in (
+        "mnist",
+        "sampling",
+        "records",
+        "pieces",
+        "formulas",
+        "engines",
+        "clipping",
+        "preparation",
+        "loop",
+    )
 )
 
 

@@ -45,7 +45,9 @@ def fast(model: nn.Module, loss: Loss, inputs: Any, targets: Any, clip_norm: flo
     """
     parameters, batch = trainable(model), length(inputs)
     copied = _copied(model)
-    copies = {name: _copy_for_each_record(p, batch) for name, p in parameters.items() if name in copied}
+    copies = {
+        name: _copy_for_each_record(p, batch) for name, p in parameters.items() if name in copied
+    }
     calls = _Calls(model in _AS_GIVEN)
     try:
         total = _total_loss(model, loss, inputs, targets, copies, calls)
@@ -61,7 +63,11 @@ def fast(model: nn.Module, loss: Loss, inputs: Any, targets: Any, clip_norm: flo
     gradients: Sequence[Tensor | None] = (None,) * len(edges)
     if total.requires_grad:
         gradients = torch.autograd.grad(total, edges, allow_unused=True)
-    outside = {name for name, g in zip(parameters, gradients[-len(parameters) :], strict=True) if g is not None}
+    outside = {
+        name
+        for name, g in zip(parameters, gradients[-len(parameters) :], strict=True)
+        if g is not None
+    }
     if outside & copied:
         raise _unseen(f"parameter {min(outside & copied)!r}")
     if outside:
@@ -81,7 +87,12 @@ _AS_GIVEN: weakref.WeakSet[nn.Module] = weakref.WeakSet()
 def _copied(model: nn.Module) -> set[str]:
     """Names of the parameters that no layer with a formula owns, and of those that were found outside theirs."""
     if model not in _COPIED:
-        owned = {p for layer in model.modules() if formulas.has_formula(layer) for p in layer._parameters.values()}
+        owned = {
+            p
+            for layer in model.modules()
+            if formulas.has_formula(layer)
+            for p in layer._parameters.values()
+        }
         _COPIED[model] = {name for name, p in model.named_parameters() if p not in owned}
     return _COPIED[model]
 
@@ -91,12 +102,17 @@ def _copy_for_each_record(parameter: Tensor, batch: int) -> Tensor:
 
 
 def _pieces(
-    parameters: dict[str, nn.Parameter], seen: list[_Call], gradients: Sequence, copies: dict[str, Tensor]
+    parameters: dict[str, nn.Parameter],
+    seen: list[_Call],
+    gradients: Sequence,
+    copies: dict[str, Tensor],
 ) -> dict[Tensor, list[Piece]]:
     """What each parameter's uses contribute: by its layers' formulas, or by its copies."""
     pieces: dict[Tensor, list[Piece]] = {p: [] for p in parameters.values()}
     for call, delta in zip(seen, gradients, strict=False):
-        for name, piece in () if delta is None else formulas.pieces_of(call.layer, call.inputs, delta).items():
+        for name, piece in (
+            () if delta is None else formulas.pieces_of(call.layer, call.inputs, delta).items()
+        ):
             parameter = call.layer._parameters.get(name)
             if parameter in pieces:  # neither frozen nor absent
                 pieces[parameter].append(piece)
@@ -107,7 +123,12 @@ def _pieces(
 
 
 def _total_loss(
-    model: nn.Module, loss: Loss, inputs: Any, targets: Any, copies: dict[str, Tensor], calls: _Calls
+    model: nn.Module,
+    loss: Loss,
+    inputs: Any,
+    targets: Any,
+    copies: dict[str, Tensor],
+    calls: _Calls,
 ) -> Tensor:
     """Σ_i loss of record i alone: δ_i then belongs to record i, whatever mean the loss takes over a batch."""
     with torch.enable_grad():
@@ -131,20 +152,31 @@ def _loss_of(output: Tensor, loss: Loss, targets: Any) -> Tensor:
 
 
 def _mapped_loss(
-    model: nn.Module, loss: Loss, inputs: Any, targets: Any, copies: dict[str, Tensor], calls: _Calls
+    model: nn.Module,
+    loss: Loss,
+    inputs: Any,
+    targets: Any,
+    copies: dict[str, Tensor],
+    calls: _Calls,
 ) -> Tensor:
     """The same for a model of which nothing is known: its forward pass, too, is mapped over the records."""
     (x, rebuilt_x), (y, rebuilt_y) = flattened(inputs), flattened(targets)
 
-    def of_one_record(anchor: Tensor, theta: list[Tensor], x: list[Tensor], y: list[Tensor]) -> Tensor:
+    def of_one_record(
+        anchor: Tensor, theta: list[Tensor], x: list[Tensor], y: list[Tensor]
+    ) -> Tensor:
         calls.anchor = anchor
         with swapped(model, dict(zip(copies, theta, strict=True))):
             output = called(model, rebuilt_x([t[None] for t in x]))
             return loss(output, rebuilt_y([t[None] for t in y])).sum()
 
     anchor = torch.zeros(len(x[0]), device=x[0].device)
-    with sdpa_kernel(SDPBackend.MATH):  # the others can't be mapped and would be run record by record
-        return vmap(of_one_record, randomness="different")(anchor, list(copies.values()), x, y).sum()
+    with sdpa_kernel(
+        SDPBackend.MATH
+    ):  # the others can't be mapped and would be run record by record
+        return vmap(of_one_record, randomness="different")(
+            anchor, list(copies.values()), x, y
+        ).sum()
 
 
 class _Call(NamedTuple):
@@ -160,7 +192,9 @@ class _Calls:
 
     def __init__(self, as_given: bool) -> None:
         self.seen: list[_Call] = []
-        self.anchor = torch.zeros(())  # of each record; it makes the record's number known to `_Apart`
+        self.anchor = torch.zeros(
+            ()
+        )  # of each record; it makes the record's number known to `_Apart`
         self.forward = True
         self.as_given = as_given  # the images' layout in memory
 
@@ -183,7 +217,12 @@ class _Calls:
 
     def run(self, name: str, layer: nn.Module, *args: Any, **more: Any) -> Any:
         """The layer's forward: on the whole batch, if it's known to treat what it's given apart."""
-        if more or len(args) != 1 or not formulas.takes(layer, args[0]) or not torch.is_grad_enabled():
+        if (
+            more
+            or len(args) != 1
+            or not formulas.takes(layer, args[0])
+            or not torch.is_grad_enabled()
+        ):
             return type(layer).forward(layer, *args, **more)
         return _Apart.apply(  # type: ignore[no-untyped-call]
             self, name, layer, args[0], self.anchor
@@ -205,7 +244,9 @@ class _Calls:
     def check_outermost(self, name: str, layer: nn.Module, *_: Tensor) -> None:
         """Refuse a gradient that's taken inside the forward pass: its use of the parameters goes unseen."""
         if self.forward:
-            raise _unseen(f"layer {name!r} ({type(layer).__name__}), through which forward takes a gradient,")
+            raise _unseen(
+                f"layer {name!r} ({type(layer).__name__}), through which forward takes a gradient,"
+            )
 
     def check_inputs(self) -> None:
         """Refuse an input that has changed since its layer used it."""
@@ -251,17 +292,29 @@ class _Apart(torch.autograd.Function):
     def setup_context(ctx: Any, inputs: tuple, output: Any) -> None:
         """Reached only under a `torch.func.grad` of the model's own."""
         _, name, layer, _, _ = inputs
-        raise _unseen(f"layer {name!r} ({type(layer).__name__}), through which forward takes a gradient,")
+        raise _unseen(
+            f"layer {name!r} ({type(layer).__name__}), through which forward takes a gradient,"
+        )
 
     @staticmethod
     def vmap(
-        info: Any, in_dims: tuple, calls: _Calls, name: str, layer: nn.Module, x: Tensor, anchor: Tensor
+        info: Any,
+        in_dims: tuple,
+        calls: _Calls,
+        name: str,
+        layer: nn.Module,
+        x: Tensor,
+        anchor: Tensor,
     ) -> tuple[Tensor, int]:
         dim = in_dims[3]
         x = x.expand(info.batch_size, *x.shape) if dim is None else x.movedim(dim, 0)
-        if in_dims[4] is None:  # a vmap of the model's own: one more dimension of what the layer treats apart
+        if (
+            in_dims[4] is None
+        ):  # a vmap of the model's own: one more dimension of what the layer treats apart
             return formulas.apart(layer, x, partial(_inner, calls, name, layer, anchor)), 0
-        return formulas.apart(layer, x, lambda given: calls.outside_the_graph(name, layer, given, x)), 0
+        return formulas.apart(
+            layer, x, lambda given: calls.outside_the_graph(name, layer, given, x)
+        ), 0
 
 
 def _inner(calls: _Calls, name: str, layer: nn.Module, anchor: Tensor, x: Tensor) -> Tensor:
@@ -283,4 +336,6 @@ class _Begin(torch.autograd.Function):
 
 def _unseen(what: str) -> ValueError:
     """The refusal of a gradient that can't be split by records here."""
-    return UnseenGradient(f"{what} is used in a way that engine='fast' can't split by records: use engine='naive'")
+    return UnseenGradient(
+        f"{what} is used in a way that engine='fast' can't split by records: use engine='naive'"
+    )

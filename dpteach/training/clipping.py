@@ -86,14 +86,20 @@ def clipped_sum(
     size = length(inputs)
     if not size:
         return nothing(model)
-    chunk = size if microbatch is None else domain.whole_number("microbatch", microbatch, "[1, inf)")
-    return added(_part(model, loss, x, y, clip_norm, engine) for x, y in _split(inputs, targets, chunk))
+    chunk = (
+        size if microbatch is None else domain.whole_number("microbatch", microbatch, "[1, inf)")
+    )
+    return added(
+        _part(model, loss, x, y, clip_norm, engine) for x, y in _split(inputs, targets, chunk)
+    )
 
 
 def _checked_clip_norm(model: nn.Module, clip_norm: float) -> float:
     held = torch.finfo(next(iter(trainable(model).values())).dtype)
     fits = f"[{held.tiny**0.5 / held.eps:.3g}, {held.max * held.eps:.3g}]"  # smaller squares would vanish
-    return domain.number("clip_norm", clip_norm, fits, "the clipping norm C, which the parameters' type must hold")
+    return domain.number(
+        "clip_norm", clip_norm, fits, "the clipping norm C, which the parameters' type must hold"
+    )
 
 
 def _split(inputs: Any, targets: Any, chunk: int) -> Iterable[tuple[Any, Any]]:
@@ -104,12 +110,21 @@ def _split(inputs: Any, targets: Any, chunk: int) -> Iterable[tuple[Any, Any]]:
         yield rebuilt_x([t[rows] for t in x]), rebuilt_y([t[rows] for t in y])
 
 
-def _part(model: nn.Module, loss: Loss, inputs: Any, targets: Any, clip_norm: float, engine: str) -> ClippedSum:
+def _part(
+    model: nn.Module, loss: Loss, inputs: Any, targets: Any, clip_norm: float, engine: str
+) -> ClippedSum:
     """One engine's sum; a change of the model's state is refused, PyTorch's errors become sentences."""
     try:
         with isolated(model, loss):
             return ENGINES[engine](model, loss, inputs, targets, clip_norm)
-    except (RuntimeError, LookupError, TypeError, AttributeError, NotImplementedError, AssertionError) as error:
+    except (
+        RuntimeError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        NotImplementedError,
+        AssertionError,
+    ) as error:
         one = next(iter(_split(inputs, targets, 1)))[0]
         raise written(model, lambda copy: called(copy, one)) or explained(error, engine) from error
 

@@ -66,7 +66,12 @@ def part(drawn: Tensor, rank: int, size: int, shard: range | None = None) -> Ten
     """
     size = domain.whole_number("size", size, "[1, 1e5]", "the number of ranks")
     rank = domain.whole_number("rank", rank, f"[0, {size - 1}]", "ranks are counted from 0")
-    domain.require("drawn", drawn, isinstance(drawn, Tensor) and drawn.ndim == 1, "a tensor (batch,) of positions")
+    domain.require(
+        "drawn",
+        drawn,
+        isinstance(drawn, Tensor) and drawn.ndim == 1,
+        "a tensor (batch,) of positions",
+    )
     if shard is None:
         return drawn.tensor_split(size)[rank]
     domain.instance("shard", shard, range, "range(0, 30000)")
@@ -91,7 +96,9 @@ def distributed_step(
     options : engine and microbatch, see `dpteach.training.clipping.clipped_sum`.
     """
     domain.instance("run", run, NoisySGD, RUN_EXAMPLE)
-    drawn = domain.whole_number("drawn", drawn, "[0, inf)", "the number of records in all parts together")
+    drawn = domain.whole_number(
+        "drawn", drawn, "[0, inf)", "the number of records in all parts together"
+    )
     clipped = clipped_sum(model, loss, inputs, targets, run.clip_norm, **options)
     counts = clipped.gradients[0].new_tensor([length(inputs), clipped.skipped])  # exact up to 2^24
     total = torch.cat([*(g.flatten() for g in clipped.gradients), counts])
@@ -99,11 +106,17 @@ def distributed_step(
         dist.all_reduce(total)
     except RuntimeError as error:  # gloo: a connection was closed, or time is up
         who = f"rank {dist.get_rank()} of {dist.get_world_size()}"
-        raise LostRank(f"{who} can't get the others' sums, so no step is made: start all ranks again") from error
+        raise LostRank(
+            f"{who} can't get the others' sums, so no step is made: start all ranks again"
+        ) from error
     *sums, counts = torch.split(total, [*(g.numel() for g in clipped.gradients), 2])
     if int(counts[0]) != drawn:
-        raise LostRank(f"{drawn} records were drawn, but the ranks' parts hold {int(counts[0])}: no step is made")
-    totals = [flat.view_as(theta) for flat, theta in zip(sums, trainable(model).values(), strict=True)]
+        raise LostRank(
+            f"{drawn} records were drawn, but the ranks' parts hold {int(counts[0])}: no step is made"
+        )
+    totals = [
+        flat.view_as(theta) for flat, theta in zip(sums, trainable(model).values(), strict=True)
+    ]
     training.update(model, totals, run, learning_rate, noise)
     return int(counts[1])
 
@@ -130,7 +143,9 @@ def train_distributed(
     domain.instance("run", run, NoisySGD, RUN_EXAMPLE)
     held = _length("inputs", inputs), _length("targets", targets)
     seed = domain.whole_number("seed", seed, "[0, inf)")
-    domain.require("run.n", run.n, run.n is not None, "known", "give n and batch_size, not the rate")
+    domain.require(
+        "run.n", run.n, run.n is not None, "known", "give n and batch_size, not the rate"
+    )
     eta = preparation.learning_rates(learning_rate, None)
     steps = preparation.steps_to_make(run, stop_after)
     example = "range(0, 30000)"
@@ -148,12 +163,21 @@ def train_distributed(
             one = take((inputs, targets), torch.tensor([0]), device)
             preparation.rehearse(model, loss, one, options.get("engine", "fast"))
         for t in range(steps):
-            preparation.seed_layers(device, layers + t * size + rank)  # dropout: another mask for each part
+            preparation.seed_layers(
+                device, layers + t * size + rank
+            )  # dropout: another mask for each part
             drawn = sampling.draw(run, batches, t)
             batch = take((inputs, targets), part(drawn, rank, size, shard), device)
             step = training.facts_of_step(run, t)
             skipped += distributed_step(
-                model, loss, *batch, len(drawn), step, eta(t), noise, **options  # type: ignore[call-arg]
+                model,
+                loss,
+                *batch,
+                len(drawn),
+                step,
+                eta(t),
+                noise,
+                **options,  # type: ignore[call-arg]
             )
     return training.Training(run, seed, steps, (), model, skipped)
 
@@ -173,12 +197,16 @@ def _agree(facts: tuple, held: tuple[int, int, int]) -> None:
     dist.all_gather_object(everyone, (facts, held))
     for rank, (theirs, _) in enumerate(everyone):
         if theirs != everyone[0][0]:
-            raise ValueError(f"rank {rank} was given {theirs}, rank 0 {everyone[0][0]}: give all ranks the same")
+            raise ValueError(
+                f"rank {rank} was given {theirs}, rank 0 {everyone[0][0]}: give all ranks the same"
+            )
     copies = len(everyone) if facts[-1] else 1  # without shards every rank holds everything
     spans = sorted(held for _, held in everyone if held[1:] != held[:2])[::copies]
     edges = [0, *(edge for start, stop, _ in spans for edge in (start, stop)), facts[0]["n"]]
     if edges[::2] != edges[1::2] or any(inputs != targets for _, inputs, targets in spans):
-        raise ValueError(f"inputs and targets at {spans} must cover the positions 0 to {edges[-1]} once, without a gap")
+        raise ValueError(
+            f"inputs and targets at {spans} must cover the positions 0 to {edges[-1]} once, without a gap"
+        )
 
 
 _WORKER = """
@@ -195,7 +223,9 @@ os._exit(0)  # gloo's threads may abort an ordinary exit when a peer is gone
 """
 
 
-def launch(worker: Any, size: int, *args: Any, timeout: float = 120, patience: float = 30, lost: tuple = ()) -> list:
+def launch(
+    worker: Any, size: int, *args: Any, timeout: float = 120, patience: float = 30, lost: tuple = ()
+) -> list:
     """`worker(rank, size, *args)` in `size` processes on this machine; the results in the order of ranks.
 
     The processes meet through a file and talk over the loopback device: no port has to be free.
@@ -221,19 +251,35 @@ def launch(worker: Any, size: int, *args: Any, timeout: float = 120, patience: f
     >>> launch(worker, 2, 10)
     [21, 21]
     """
-    domain.instance("worker", worker, FunctionType, "a function worker(rank, size) with its source in a file or cell")
+    domain.instance(
+        "worker",
+        worker,
+        FunctionType,
+        "a function worker(rank, size) with its source in a file or cell",
+    )
     size = domain.whole_number("size", size, "[1, 1024]", "one process for each rank")
     domain.instance("lost", lost, tuple, "(1,)")
-    timeout, patience = domain.number("timeout", timeout, "(0, 1e6]"), domain.number("patience", patience, "(0, 1e6]")
+    timeout, patience = (
+        domain.number("timeout", timeout, "(0, 1e6]"),
+        domain.number("patience", patience, "(0, 1e6]"),
+    )
     sent = f"[{', '.join(_as_json(f'args[{i}]', value) for i, value in enumerate(args))}]"
-    facts = {"name": worker.__name__, "sent": sent, "size": size, "timeout": timeout, "patience": patience}
+    facts = {
+        "name": worker.__name__,
+        "sent": sent,
+        "size": size,
+        "timeout": timeout,
+        "patience": patience,
+    }
     source = textwrap.dedent(inspect.getsource(worker)) + _WORKER.format(**facts)
     popen = partial(subprocess.Popen, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     environment = os.environ | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": _loopback()}
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-c", source, f"{folder}/store"]
         processes = [popen([*command, str(rank)], env=environment) for rank in range(size)]
-        with ThreadPoolExecutor(size) as readers:  # all at once: a full pipe would hold up its writer
+        with ThreadPoolExecutor(
+            size
+        ) as readers:  # all at once: a full pipe would hold up its writer
             spoken = list(readers.map(lambda process: process.communicate(), processes))
     results, failed = [], {}
     for rank, (process, (printed, errors)) in enumerate(zip(processes, spoken, strict=True)):
@@ -243,7 +289,10 @@ def launch(worker: Any, size: int, *args: Any, timeout: float = 120, patience: f
             failed[rank] = errors.strip()[-600:]
     if failed:
         first = sorted(failed, key=lambda rank: any(word in failed[rank] for word in _ONLY_LOST))
-        said = [f"rank {r} of {size} ended without a result (given {timeout:g} s): {failed[r]}" for r in first]
+        said = [
+            f"rank {r} of {size} ended without a result (given {timeout:g} s): {failed[r]}"
+            for r in first
+        ]
         raise RuntimeError("\n".join(said))
     return results
 
@@ -256,7 +305,9 @@ def _as_json(name: str, value: Any) -> str:
         return json.dumps(value)
     except (TypeError, ValueError) as error:
         shown = textwrap.shorten(repr(value), 60)
-        raise ValueError(f"{name} = {shown} can't be sent as JSON: give numbers, texts, lists or dicts") from error
+        raise ValueError(
+            f"{name} = {shown} can't be sent as JSON: give numbers, texts, lists or dicts"
+        ) from error
 
 
 def _loopback() -> str:
@@ -266,18 +317,32 @@ def _loopback() -> str:
 def _main() -> None:
     """What `torchrun` starts on each rank: the first steps of chapter 15's fixed-size run. Rank 0 prints JSON."""
     if "RANK" not in os.environ or len(sys.argv) != 2:
-        sys.exit("start it with: torchrun --standalone --nproc-per-node 2 -m dpteach.training.distributed STEPS")
+        sys.exit(
+            "start it with: torchrun --standalone --nproc-per-node 2 -m dpteach.training.distributed STEPS"
+        )
     if os.environ["LOCAL_WORLD_SIZE"] == os.environ["WORLD_SIZE"]:  # one machine: stay inside it
         os.environ.setdefault("GLOO_SOCKET_IFNAME", _loopback())
     dist.init_process_group("gloo", timeout=timedelta(seconds=60))
-    run = NoisySGD(n=60000, batch_size=256, steps=3516, noise_multiplier=1.3, clip_norm=1.5, sampling="fixed-size")
+    run = NoisySGD(
+        n=60000,
+        batch_size=256,
+        steps=3516,
+        noise_multiplier=1.3,
+        clip_norm=1.5,
+        sampling="fixed-size",
+    )
     data, model = mnist.load(), mnist.tutorial_cnn(torch.Generator().manual_seed(1))
     records, steps = (data.x_train, data.y_train), int(sys.argv[1])
     result = train_distributed(model, run, *records, learning_rate=0.25, seed=1, stop_after=steps)
     assert result.model is not None  # as after every training
     if dist.get_rank() == 0:
         norms = [p.double().norm().item() for p in result.model.parameters()]
-        print(json.dumps({"ranks": dist.get_world_size(), "steps": result.steps, "parameter_norms": norms}), flush=True)
+        print(
+            json.dumps(
+                {"ranks": dist.get_world_size(), "steps": result.steps, "parameter_norms": norms}
+            ),
+            flush=True,
+        )
     dist.destroy_process_group()
 
 

@@ -62,7 +62,9 @@ def naive(model: nn.Module, loss: Loss, inputs: Any, targets: Any, clip_norm: fl
 # --- Engine 2: vmap -------------------------------------------------------------------------------
 
 
-def vectorised(model: nn.Module, loss: Loss, inputs: Any, targets: Any, clip_norm: float) -> ClippedSum:
+def vectorised(
+    model: nn.Module, loss: Loss, inputs: Any, targets: Any, clip_norm: float
+) -> ClippedSum:
     """All per-record gradients at once: `grad` of one record's loss, mapped over the batch.
 
     >>> import torch.nn.functional as F
@@ -80,7 +82,9 @@ def vectorised(model: nn.Module, loss: Loss, inputs: Any, targets: Any, clip_nor
     mapped = vmap(grad_and_value(record_loss), in_dims=(None, 0, 0), randomness="different")
     gradients, values = mapped(theta, x, y)
     if values.requires_grad:  # something else than these copies of the parameters took part
-        raise UnseenGradient("a parameter is used in a way that engine='vmap' can't see: use engine='naive'")
+        raise UnseenGradient(
+            "a parameter is used in a way that engine='vmap' can't see: use engine='naive'"
+        )
     return sum_of([Explicit(g) for g in gradients.values()], clip_norm)
 
 

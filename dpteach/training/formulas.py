@@ -23,7 +23,12 @@ __all__ = [
     "apart", "chain_of", "has_formula", "is_known", "pieces_of", "takes", "takes_batch", "with_parameters",
 ]  # fmt: skip
 
-_ELEMENTWISE = (nn.Linear, nn.LayerNorm, nn.RMSNorm, nn.Embedding)  # any number of leading dimensions
+_ELEMENTWISE = (
+    nn.Linear,
+    nn.LayerNorm,
+    nn.RMSNorm,
+    nn.Embedding,
+)  # any number of leading dimensions
 _CHANNELS = {  # first dimension apart, channels second: the number of dimensions they take
     nn.Conv1d: (3,), nn.Conv2d: (4,), nn.Conv3d: (5,), nn.GroupNorm: (2, 3, 4, 5),
     nn.BatchNorm1d: (2, 3), nn.BatchNorm2d: (4,), nn.BatchNorm3d: (5,),
@@ -42,7 +47,11 @@ def is_known(layer: nn.Module) -> bool:
     """
     if type(layer) not in (*_ELEMENTWISE, *_CHANNELS) or "forward" in vars(layer):
         return False
-    if not set(layer._parameters) <= {"weight", "bias"} or type(layer) is nn.Embedding and layer.max_norm is not None:
+    if (
+        not set(layer._parameters) <= {"weight", "bias"}
+        or type(layer) is nn.Embedding
+        and layer.max_norm is not None
+    ):
         return False
     if type(layer) in _BATCH_NORM:
         return not layer.training and layer.running_mean is not None
@@ -82,7 +91,12 @@ def chain_of(model: nn.Module) -> list[tuple[str, nn.Module]]:
     """
     layers = []
     for name, layer in model.named_modules(remove_duplicate=False):
-        if layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks or layer._backward_pre_hooks:
+        if (
+            layer._forward_hooks
+            or layer._forward_pre_hooks
+            or layer._backward_hooks
+            or layer._backward_pre_hooks
+        ):
             return []
         if type(layer) is nn.Sequential and not set(vars(layer)) - set(vars(nn.Sequential())):
             continue
@@ -143,7 +157,9 @@ def with_parameters(layer: nn.Module, change: Callable[[Tensor], Tensor | None])
     False
     """
     held = layer._parameters
-    layer.__dict__["_parameters"] = {name: None if p is None else change(p) for name, p in held.items()}
+    layer.__dict__["_parameters"] = {
+        name: None if p is None else change(p) for name, p in held.items()
+    }
     try:
         yield
     finally:
@@ -176,7 +192,10 @@ def pieces_of(layer: nn.Module, x: Tensor, delta: Tensor) -> dict[str, Piece]:
 
 
 def _dense_pieces(
-    layer: nn.Module, x: Tensor, delta: Tensor, restore: Callable[[Tensor], Tensor] = lambda weight: weight
+    layer: nn.Module,
+    x: Tensor,
+    delta: Tensor,
+    restore: Callable[[Tensor], Tensor] = lambda weight: weight,
 ) -> dict[str, Piece]:
     """A dense layer at P positions: the weight's gradient is Σ_l δ_l x_lᵀ, (out, in).
 
@@ -202,11 +221,17 @@ def _conv_pieces(layer: nn.Conv1d | nn.Conv2d, x: Tensor, delta: Tensor) -> dict
         x, delta = x.unsqueeze(-2), delta.unsqueeze(-2)
     kh, kw = (1, *layer.kernel_size)[-2:]
     sh, sw = (1, *layer.stride)[-2:]
-    ph, pw = (0, 0) if isinstance(layer.padding, str) else (0, *layer.padding)[-2:]  # a word: "valid"
+    ph, pw = (
+        (0, 0) if isinstance(layer.padding, str) else (0, *layer.padding)[-2:]
+    )  # a word: "valid"
     x = x.flatten(0, 1).permute(0, 2, 3, 1)
-    rows = (F.pad(x, (0, 0, pw, pw, ph, ph)) if ph or pw else x).flatten(2)  # record, row, column · channel
+    rows = (F.pad(x, (0, 0, pw, pw, ph, ph)) if ph or pw else x).flatten(
+        2
+    )  # record, row, column · channel
     patches = rows.unfold(1, kh, sh).unfold(2, kw * channels, sw * channels)
-    patches = patches.reshape(records, -1, kh * kw * channels)  # record, position, row · column · channel
+    patches = patches.reshape(
+        records, -1, kh * kw * channels
+    )  # record, position, row · column · channel
     delta = delta.flatten(0, 1).permute(0, 2, 3, 1).reshape(records, -1, layer.out_channels)
 
     def restore(weight: Tensor) -> Tensor:  # to (…, out, channel, row, column)

@@ -66,7 +66,9 @@ use GroupNorm or LayerNorm instead, or freeze its statistics by layer.eval()
     """
     parameters = trainable(model)
     if not parameters:
-        raise ValueError("model has no parameter with requires_grad, so there's nothing to train: unfreeze some")
+        raise ValueError(
+            "model has no parameter with requires_grad, so there's nothing to train: unfreeze some"
+        )
     for name, p in model.named_parameters():
         if is_lazy(p):
             raise ValueError(
@@ -99,7 +101,9 @@ def _check_layer(who: str, layer: nn.Module) -> None:
             f"{who} keeps running statistics of the records, which would be released without noise:"
             " use track_running_stats=False, or freeze them by layer.eval()"
         )
-    if getattr(layer, "max_norm", None) is not None and isinstance(layer, (nn.Embedding, nn.EmbeddingBag)):
+    if getattr(layer, "max_norm", None) is not None and isinstance(
+        layer, (nn.Embedding, nn.EmbeddingBag)
+    ):
         raise ValueError(
             f"{who} has max_norm, which changes the rows that a record looks up, without noise: leave max_norm out"
         )
@@ -115,7 +119,11 @@ def check_loss(loss: Any) -> None:
 weight, so they have no effect: use reduction='sum'
     """
     domain.instance("loss", loss, Callable, "torch.nn.functional.cross_entropy")
-    weight = getattr(loss, "weight", None) if isinstance(loss, (nn.CrossEntropyLoss, nn.NLLLoss)) else None
+    weight = (
+        getattr(loss, "weight", None)
+        if isinstance(loss, (nn.CrossEntropyLoss, nn.NLLLoss))
+        else None
+    )
     if weight is not None and loss.reduction == "mean":
         raise ValueError(
             "loss has class weights and takes a mean, which for one record divides by that record's weight,"
@@ -148,7 +156,9 @@ def isolated(*modules: Any) -> Iterator[None]:
     dpteach.training.hypotheses.StateChanged: 'seen' of the model itself (Linear) is changed by a forward \
 pass; what it keeps of the records would be released without noise: compute it outside the training, or freeze it
     """
-    named = [pair for root in modules if isinstance(root, nn.Module) for pair in root.named_modules()]
+    named = [
+        pair for root in modules if isinstance(root, nn.Module) for pair in root.named_modules()
+    ]
     before = [{key: (value, _count(value)) for key, value in _held(module)} for _, module in named]
     try:
         yield
@@ -193,13 +203,17 @@ def _put_back(module: nn.Module, old: dict[str, tuple[Any, Any]]) -> None:
                 held[key] = old[key][0]
     for key in [key for key in vars(module) if key not in _OWN and key not in old]:
         del module.__dict__[key]
-    plain = {key: value for key, (value, _) in old.items() if not any(key in held for held in registered)}
+    plain = {
+        key: value for key, (value, _) in old.items() if not any(key in held for held in registered)
+    }
     module.__dict__.update(plain)
 
 
 def _place(name: str, module: nn.Module, key: str) -> str:
     kind = type(module).__name__
-    return f"{key!r} of layer {name!r} ({kind})" if name else f"{key!r} of the model itself ({kind})"
+    return (
+        f"{key!r} of layer {name!r} ({kind})" if name else f"{key!r} of the model itself ({kind})"
+    )
 
 
 class StateChanged(ValueError):
@@ -301,7 +315,9 @@ model more outputs (PyTorch says: Target 9 is out of bounds.)
         if re.search(pattern, said):
             return ValueError(f"{sentence} (PyTorch says: {said})")
     if engine == "naive":
-        return ValueError(f"the model or the loss fails for a batch of one record (PyTorch says: {said})")
+        return ValueError(
+            f"the model or the loss fails for a batch of one record (PyTorch says: {said})"
+        )
     return ValueError(
         f"engine={engine!r} can't map this model or loss over the records: use engine='naive', which goes through"
         f" them one by one (PyTorch says: {said})"

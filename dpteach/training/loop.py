@@ -312,14 +312,18 @@ class _Records:
         self.ahead = loaded(self.dataset, positions(), self.chosen.workers)
 
     def _split(self, drawn: Tensor) -> tuple[Tensor, ...]:
-        return torch.split(drawn, self.chosen.microbatch or max(len(drawn), 1)) if len(drawn) else ()
+        return (
+            torch.split(drawn, self.chosen.microbatch or max(len(drawn), 1)) if len(drawn) else ()
+        )
 
     def parts(self, drawn: Tensor) -> Iterator[tuple[Any, Any]]:
         """The batch in parts of at most `microbatch` records."""
         rows = self._split(drawn)
         if self.dataset is None:
             return (take(self.all, part, self.device) for part in rows)
-        return ((moved(x, self.device), moved(y, self.device)) for x, y in islice(self.ahead, len(rows)))
+        return (
+            (moved(x, self.device), moved(y, self.device)) for x, y in islice(self.ahead, len(rows))
+        )
 
 
 def _optimiser(model: nn.Module, chosen: Options) -> tuple[Optimizer | None, Any]:
@@ -374,7 +378,9 @@ class _State:
     def evaluate(self, function: Any, run: NoisySGD) -> None:
         with preparation.modes_kept(self.model):
             found = function(self.model)
-        value = domain.number("evaluate(model)", found, advice=f"it was called after step {self.step}")
+        value = domain.number(
+            "evaluate(model)", found, advice=f"it was called after step {self.step}"
+        )
         self.history.append(Evaluation(self.step, self.step * run.sampling_rate, value))
 
     def check_finite(self) -> None:
@@ -453,7 +459,9 @@ class _Keeper:
                 f"{name} isn't a whole checkpoint of this model: give another file, or remove it to start again"
             ) from error
         if ours:
-            raise ValueError(f"stop_after = {self.run_to}, but {name} holds {made} steps: give at least as many")
+            raise ValueError(
+                f"stop_after = {self.run_to}, but {name} holds {made} steps: give at least as many"
+            )
         raise ValueError(
             f"{name} belongs to another run, seed, model, data, loss, optimiser or learning rate: give another file"
         )
@@ -502,7 +510,9 @@ def accuracy(model: nn.Module, inputs: Any, targets: Tensor, batch: int = 1000) 
     one_class = isinstance(targets, Tensor) and targets.ndim == 1 and len(targets)
     if not one_class:
         shape = tuple(getattr(targets, "shape", ()))
-        raise ValueError(f"targets has shape {shape}: give one class number for each of some records")
+        raise ValueError(
+            f"targets has shape {shape}: give one class number for each of some records"
+        )
     batch = min(domain.whole_number("batch", batch, "[1, inf)"), len(targets))
     right = 0
     with preparation.modes_kept(model), torch.no_grad():

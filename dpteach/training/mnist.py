@@ -89,7 +89,9 @@ def tutorial_cnn(generator: torch.Generator) -> nn.Sequential:
     torch.Size([2, 10])
     """
     domain.instance("generator", generator, torch.Generator, "torch.Generator().manual_seed(0)")
-    with torch.device("meta"):  # without numbers yet: PyTorch's own would come from its global generator
+    with torch.device(
+        "meta"
+    ):  # without numbers yet: PyTorch's own would come from its global generator
         model = nn.Sequential(
             nn.Conv2d(1, 16, kernel_size=8, stride=2, padding=3),
             nn.ReLU(),
@@ -103,5 +105,7 @@ def tutorial_cnn(generator: torch.Generator) -> nn.Sequential:
             nn.Linear(32, 10),
         )
     for theta in model.to_empty(device="cpu").parameters():
-        nn.init.zeros_(theta) if theta.ndim == 1 else nn.init.xavier_uniform_(theta, generator=generator)
+        nn.init.zeros_(theta) if theta.ndim == 1 else nn.init.xavier_uniform_(
+            theta, generator=generator
+        )
     return model

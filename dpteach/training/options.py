@@ -68,7 +68,9 @@ class Options:
         both = self.scheduler is None or self.optimiser is not None
         domain.require("scheduler", self.scheduler, both, "left out", "it needs an optimiser")
         every = domain.whole_number("checkpoint_every", self.checkpoint_every, "[1, inf)")
-        workers = domain.whole_number("workers", self.workers, "[0, 1e4]", "0: load in this process")
+        workers = domain.whole_number(
+            "workers", self.workers, "[0, 1e4]", "0: load in this process"
+        )
         domain.instance("progress", self.progress, bool, "True")
         domain.set_fields(self, checkpoint_every=every, workers=workers)
         if self.microbatch is not None:

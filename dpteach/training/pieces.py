@@ -109,7 +109,9 @@ class Product(NamedTuple):
             return (delta * x).squeeze(1)
         wide_delta, wide_x = self.delta.double(), self.x.double()
         squares = (torch.bmm(wide_delta, wide_delta.mT) * torch.bmm(wide_x, wide_x.mT)).sum((1, 2))
-        rounding = positions * torch.finfo(x.dtype).eps * (delta * x).sum(1)  # of δᵀx in the weighted sum
+        rounding = (
+            positions * torch.finfo(x.dtype).eps * (delta * x).sum(1)
+        )  # of δᵀx in the weighted sum
         return squares.clamp(min=0).sqrt().to(x.dtype) + rounding
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
@@ -145,10 +147,14 @@ class Rows(NamedTuple):
         batch, positions, width = self.delta.shape
         record = torch.arange(batch, device=self.tokens.device)[:, None]
         touched, place = torch.unique(record * self.rows + self.tokens, return_inverse=True)
-        sums = self.delta.new_zeros(len(touched), width).index_add_(0, place.flatten(), self.delta.flatten(0, 1))
+        sums = self.delta.new_zeros(len(touched), width).index_add_(
+            0, place.flatten(), self.delta.flatten(0, 1)
+        )
         owner = touched // self.rows
         squares = self.delta.new_zeros(batch).index_add_(0, owner, sums.square().sum(1))
-        twice = positions > torch.bincount(owner, minlength=batch)  # where a row's δ are added up, and may cancel
+        twice = positions > torch.bincount(
+            owner, minlength=batch
+        )  # where a row's δ are added up, and may cancel
         eps = torch.finfo(self.delta.dtype).eps
         rounding = positions * eps * torch.linalg.vector_norm(self.delta, dim=2).sum(1)
         return squares.sqrt() + torch.where(twice, rounding, 0.0)
@@ -156,7 +162,9 @@ class Rows(NamedTuple):
     def weighted_sum(self, factors: Tensor) -> Tensor:
         """Σ_i c_i · gradient i, in the parameter's shape."""
         delta = (self.delta * factors[:, None, None]).flatten(0, 1)
-        return delta.new_zeros(self.rows, delta.shape[1]).index_add_(0, self.tokens.flatten(), delta)
+        return delta.new_zeros(self.rows, delta.shape[1]).index_add_(
+            0, self.tokens.flatten(), delta
+        )
 
     def gradients(self) -> Tensor:
         """(batch, rows, width) gradients: batch × table, only where a table is used several times."""
@@ -202,7 +210,9 @@ def sum_of(pieces: list[Piece], clip_norm: float) -> ClippedSum:
         finite = norms.isfinite()
         if not finite.all():
             pieces = [piece.only(finite) for piece in pieces]
-        return ClippedSum(tuple(_weighted_sums(list(pieces), clipping_factors(norms, clip_norm))), norms)
+        return ClippedSum(
+            tuple(_weighted_sums(list(pieces), clipping_factors(norms, clip_norm))), norms
+        )
 
 
 def _weighted_sums(pieces: list[Any], factors: Tensor) -> list[Any]:

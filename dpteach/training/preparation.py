@@ -33,12 +33,18 @@ def check_run(run: Any, inputs: Any, targets: Any) -> None:
     >>> run = NoisySGD(n=3, batch_size=1, steps=1, noise_multiplier=1.0)
     >>> check_run(run, torch.rand(3, 2), torch.rand(3))
     """
-    advice = f"runs whose noise or clipping changes can't be accounted for yet; give one {RUN_EXAMPLE}"
+    advice = (
+        f"runs whose noise or clipping changes can't be accounted for yet; give one {RUN_EXAMPLE}"
+    )
     domain.require("run", run, isinstance(run, NoisySGD), "one NoisySGD", advice)
     if isinstance(inputs, Dataset):
-        domain.require("targets", targets, targets is None, "left out", "a Dataset's items hold them")
+        domain.require(
+            "targets", targets, targets is None, "left out", "a Dataset's items hold them"
+        )
         sized = hasattr(inputs, "__len__") and hasattr(inputs, "__getitem__")
-        domain.require("inputs", inputs, sized, "a Dataset with a length", "batches are drawn by index")
+        domain.require(
+            "inputs", inputs, sized, "a Dataset with a length", "batches are drawn by index"
+        )
         sizes = (len(inputs),) * 2  # type: ignore[arg-type]
     else:
         check_records(inputs, targets, (Tensor, np.ndarray))
@@ -76,7 +82,9 @@ def steps_to_make(run: NoisySGD, stop_after: int | None) -> int:
     """
     if stop_after is None:
         return run.steps
-    return domain.whole_number("stop_after", stop_after, f"[0, {run.steps}]", "the run has no more steps")
+    return domain.whole_number(
+        "stop_after", stop_after, f"[0, {run.steps}]", "the run has no more steps"
+    )
 
 
 def facts_of(run: NoisySGD) -> dict[str, Any]:
@@ -106,7 +114,9 @@ def device_of(model: nn.Module) -> torch.device:
     """
     devices = {p.device for p in trainable(model).values()}
     one = len(devices) == 1
-    domain.require("model", sorted(map(str, devices)), one, "on one device", "move all of it: model.to(device)")
+    domain.require(
+        "model", sorted(map(str, devices)), one, "on one device", "move all of it: model.to(device)"
+    )
     return devices.pop()
 
 

@@ -17,7 +17,16 @@ from torch.utils.data import DataLoader, Dataset
 
 from dpteach import domain
 
-__all__ = ["called", "channels_last", "check_records", "flattened", "length", "loaded", "moved", "take"]
+__all__ = [
+    "called",
+    "channels_last",
+    "check_records",
+    "flattened",
+    "length",
+    "loaded",
+    "moved",
+    "take",
+]
 
 
 def flattened(tree: Any) -> tuple[list[Any], Callable[[list[Any]], Any]]:
@@ -117,7 +126,12 @@ def check_records(inputs: Any, targets: Any, kinds: tuple[type, ...] = (Tensor,)
     for name, tree in {"inputs": inputs, "targets": targets}.items():
         leaves = flattened(tree)[0]
         held = bool(leaves) and all(isinstance(leaf, kinds) for leaf in leaves)
-        domain.require(name, tree, held, "a tensor whose first dimension is the record, or a tuple or dict of such")
+        domain.require(
+            name,
+            tree,
+            held,
+            "a tensor whose first dimension is the record, or a tuple or dict of such",
+        )
         shapes[name] = [tuple(leaf.shape) for leaf in leaves]
     rows = {shape[:1] for found in shapes.values() for shape in found}
     if () in rows or len(rows) > 1:
@@ -139,6 +153,8 @@ def channels_last(x: Tensor) -> Tensor:
     if domain.instance("x", x, Tensor, "torch.rand(2, 3, 4, 5)").ndim != 4:
         return x
     n, c, h, w = x.shape
-    if c == 1:  # any layout is channels-last then; convolution looks at the strides, so say it there
+    if (
+        c == 1
+    ):  # any layout is channels-last then; convolution looks at the strides, so say it there
         return x.contiguous().as_strided(x.shape, (h * w, 1, w, 1))
     return x.contiguous(memory_format=torch.channels_last)
