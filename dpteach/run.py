@@ -316,11 +316,20 @@ class Phases:
         """The number of noisy updates in all."""
         return sum(run.steps for run in self.runs)
 
+    @property
+    def sampling_rate(self) -> float:
+        """The expected share of the records in a batch, on average over the steps."""
+        parts = sum(run.steps * run.sampling_rate for run in self.runs)
+        return parts / self.steps if self.steps else self.runs[0].sampling_rate
+
     def at(self, step: int) -> NoisySGD:
         """The phase that step 0, 1, … belongs to."""
+        return self.runs[self.place(step)[0]]
+
+    def place(self, step: int) -> tuple[int, int]:
+        """The number of a step's phase, and the step's number in it; both from 0."""
         step = domain.whole_number("step", step, f"[0, {self.steps - 1}]")
-        for run in self.runs:
-            if step < run.steps:
-                break
-            step -= run.steps
-        return run
+        phase = 0
+        while step >= self.runs[phase].steps:
+            step, phase = step - self.runs[phase].steps, phase + 1
+        return phase, step

@@ -421,6 +421,6 @@ def test_a_record_left_out_changes_no_other_record_s_masks(engine):
     torch.testing.assert_close(found.norms[others], whole.norms[others])
 
 
-def test_phases_are_refused_until_they_can_be_accounted_for():
-    with pytest.raises(ValueError, match="run = .*can't be accounted for yet; give one NoisySGD"):
+def test_a_list_of_runs_is_refused_phases_are_named():
+    with pytest.raises(ValueError, match="run = .*give NoisySGD.*Phases"):
         train(small(), [run(), run(noise_multiplier=2.0)], X, Y, learning_rate=0.1, seed=0)

@@ -37,7 +37,7 @@ from torch.optim import Optimizer
 from torch.utils.data import Dataset
 
 from dpteach import domain
-from dpteach.run import RUN_EXAMPLE, NoisySGD
+from dpteach.run import RUN_EXAMPLE, NoisySGD, Phases
 from dpteach.training import checkpoint, preparation, sampling
 from dpteach.training.clipping import ClippedSum, Loss, added, clipped_sum, nothing
 from dpteach.training.hypotheses import trainable
@@ -77,7 +77,7 @@ class Training:
     2
     """
 
-    run: NoisySGD
+    run: NoisySGD | Phases
     seed: int
     steps: int
     history: tuple[Evaluation, ...]
@@ -200,7 +200,7 @@ def noisy_gradients(
 
 
 def train(
-    model: nn.Module, run: NoisySGD, inputs: Any, targets: Any = None, *, seed: int,
+    model: nn.Module, run: NoisySGD | Phases, inputs: Any, targets: Any = None, *, seed: int,
     learning_rate: float | Callable[[int], float] | None = None, loss: Loss = F.cross_entropy,
     **options: Any,
 ) -> Training:  # fmt: skip
@@ -213,6 +213,8 @@ def train(
 
     Parameters
     ----------
+    run : one run, or `dpteach.run.Phases`: then each step has the noise, clipping norm, batch size
+        and sampling of its phase.
     inputs, targets : all n = `run.n` records: tensors, numpy arrays (which may be mapped from disk),
         or tuples, lists, dicts or dataclasses of these. Or one `torch.utils.data.Dataset` of pairs,
         read by index.
@@ -271,16 +273,16 @@ def train(
     return Training(run, seed, state.step, tuple(state.history), model, state.skipped)
 
 
-def facts_of_step(run: NoisySGD, t: int) -> NoisySGD:
+def facts_of_step(run: NoisySGD | Phases, t: int) -> NoisySGD:
     """The noise multiplier and clip norm of step t: the one place where the loop asks for them.
 
-    A run has the same at each step.
+    A run has the same at each step; of a run in phases it's the phase that the step belongs to.
 
     >>> run = NoisySGD(n=4, batch_size=2, steps=4, noise_multiplier=1.0)
     >>> facts_of_step(run, 3).noise_multiplier
     1.0
     """
-    return run
+    return run.at(t) if isinstance(run, Phases) else run
 
 
 class _Records:
@@ -298,7 +300,7 @@ class _Records:
             return moved(x, self.device), moved(y, self.device)
         return take(self.all, torch.tensor([0]), self.device)
 
-    def follow(self, run: NoisySGD, batches: torch.Generator, step: int) -> None:
+    def follow(self, run: NoisySGD | Phases, batches: torch.Generator, step: int) -> None:
         """Have a Dataset's items loaded for the batches that this generator will draw, ahead of the steps."""
         if self.dataset is None:
             return
@@ -336,7 +338,7 @@ def _optimiser(model: nn.Module, chosen: Options) -> tuple[Optimizer | None, Any
     return optimiser, chosen.scheduler(optimiser) if chosen.scheduler else None
 
 
-def _evaluated_steps(run: NoisySGD, chosen: Options) -> set[int]:
+def _evaluated_steps(run: NoisySGD | Phases, chosen: Options) -> set[int]:
     if chosen.evaluate is None:
         return set()
     at = chosen.evaluate_at
@@ -375,7 +377,7 @@ class _State:
                 self.scheduler.step()
         self.step, self.skipped = self.step + 1, self.skipped + clipped.skipped
 
-    def evaluate(self, function: Any, run: NoisySGD) -> None:
+    def evaluate(self, function: Any, run: NoisySGD | Phases) -> None:
         with preparation.modes_kept(self.model):
             found = function(self.model)
         value = domain.number(
@@ -485,13 +487,13 @@ class _Progress:
         print(text, end="\n" if done else "", file=sys.stderr, flush=True)
 
 
-def evaluation_steps(run: NoisySGD, in_last_epoch: int = 4) -> list[int]:
+def evaluation_steps(run: NoisySGD | Phases, in_last_epoch: int = 4) -> list[int]:
     """Steps that end an epoch, and `in_last_epoch` equally spaced ones in the last epoch.
 
     >>> evaluation_steps(NoisySGD(n=60000, batch_size=256, steps=704, noise_multiplier=1.0))
     [235, 469, 529, 587, 646, 704]
     """
-    per_epoch = 1 / domain.instance("run", run, NoisySGD, RUN_EXAMPLE).sampling_rate
+    per_epoch = 1 / domain.instance("run", run, NoisySGD | Phases, RUN_EXAMPLE).sampling_rate
     in_last_epoch = domain.whole_number("in_last_epoch", in_last_epoch, "[1, 1e6]")
     epochs = int(run.steps / per_epoch + 1e-9)
     ends = {math.ceil(epoch * per_epoch - 1e-9) for epoch in range(1, epochs + 1)}

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset
 
 from dpteach import domain
-from dpteach.run import RUN_EXAMPLE, NoisySGD
+from dpteach.run import RUN_EXAMPLE, NoisySGD, Phases
 from dpteach.training.clipping import check_model, clipped_sum, keep_freed_memory
 from dpteach.training.hypotheses import StateChanged, changed, isolated, keeps_statistics, trainable
 from dpteach.training.options import LEARNING_RATES
@@ -33,10 +33,8 @@ def check_run(run: Any, inputs: Any, targets: Any) -> None:
     >>> run = NoisySGD(n=3, batch_size=1, steps=1, noise_multiplier=1.0)
     >>> check_run(run, torch.rand(3, 2), torch.rand(3))
     """
-    advice = (
-        f"runs whose noise or clipping changes can't be accounted for yet; give one {RUN_EXAMPLE}"
-    )
-    domain.require("run", run, isinstance(run, NoisySGD), "one NoisySGD", advice)
+    advice = f"give {RUN_EXAMPLE}, or several as Phases((first, second))"
+    domain.require("run", run, isinstance(run, NoisySGD | Phases), "one run", advice)
     if isinstance(inputs, Dataset):
         domain.require(
             "targets", targets, targets is None, "left out", "a Dataset's items hold them"
@@ -74,7 +72,7 @@ def learning_rates(learning_rate: Any, optimiser: Any) -> Callable[[int], float]
     return lambda t: rate
 
 
-def steps_to_make(run: NoisySGD, stop_after: int | None) -> int:
+def steps_to_make(run: NoisySGD | Phases, stop_after: int | None) -> int:
     """All steps of the run, or the first `stop_after`.
 
     >>> steps_to_make(NoisySGD(n=3, batch_size=1, steps=9, noise_multiplier=1.0), 2)
@@ -87,7 +85,7 @@ def steps_to_make(run: NoisySGD, stop_after: int | None) -> int:
     )
 
 
-def facts_of(run: NoisySGD) -> dict[str, Any]:
+def facts_of(run: NoisySGD | Phases) -> dict[str, Any]:
     """The run's facts, as they stand in a checkpoint.
 
     >>> facts_of(NoisySGD(n=3, batch_size=1, steps=9, noise_multiplier=1.0))["steps"]

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 from dpteach import domain
-from dpteach.run import BY_EPOCHS, RUN_EXAMPLE, NoisySGD
+from dpteach.run import BY_EPOCHS, RUN_EXAMPLE, NoisySGD, Phases
 
 __all__ = [
     "draw", "fixed_size", "poisson", "random_allocation", "shuffled", "truncated_poisson",
@@ -106,7 +106,7 @@ def shuffled(n: int, batch_size: int, generator: torch.Generator) -> list[torch.
     return [part.sort().values for part in order.split(m)]
 
 
-def draw(run: NoisySGD, generator: torch.Generator, step: int = 0) -> torch.Tensor:
+def draw(run: NoisySGD | Phases, generator: torch.Generator, step: int = 0) -> torch.Tensor:
     """The batch of one step of a run, by the sampler that the run is accounted with.
 
     step : t = 0, 1, …; it matters where batches come by epochs. An epoch's batches follow from the
@@ -120,13 +120,17 @@ def draw(run: NoisySGD, generator: torch.Generator, step: int = 0) -> torch.Tens
     >>> len(draw(run, torch.Generator().manual_seed(0)))
     2
     """
+    phase = 0
+    if isinstance(run, Phases):
+        phase, step = run.place(step)
+        run = run.runs[phase]
     domain.instance("run", run, NoisySGD, RUN_EXAMPLE)
     domain.require("run.n", run.n, run.n is not None, "known", "a batch is drawn from n records")
     domain.instance("generator", generator, torch.Generator, "torch.Generator().manual_seed(0)")
     n, m = run.n, run.batch_size
     if run.sampling in BY_EPOCHS:
         epoch, position = divmod(domain.steps(step), run.batches_per_epoch)
-        own = _of_epoch(generator, epoch)
+        own = _of_epoch(generator, epoch, phase)
         if run.sampling == "shuffled":
             return shuffled(n, m, own)[position]
         return random_allocation(n, run.batches_per_epoch, own)[position]
@@ -135,9 +139,10 @@ def draw(run: NoisySGD, generator: torch.Generator, step: int = 0) -> torch.Tens
     return {"poisson": poisson, "fixed-size": fixed_size}[run.sampling](n, m, generator)
 
 
-def _of_epoch(generator: torch.Generator, epoch: int) -> torch.Generator:
+def _of_epoch(generator: torch.Generator, epoch: int, phase: int) -> torch.Generator:
     """A generator of the epoch's own: independent streams from one seed."""
-    seed = np.random.SeedSequence([generator.initial_seed(), epoch]).generate_state(1, np.uint64)
+    names = [generator.initial_seed(), epoch] + [phase] * (phase > 0)
+    seed = np.random.SeedSequence(names).generate_state(1, np.uint64)
     return torch.Generator().manual_seed(int(seed[0] >> 1))
 
 
