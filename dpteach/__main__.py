@@ -52,7 +52,10 @@ from dpteach.run import RELATIONS, SAMPLINGS, NoisySGD, Phases
 
 __all__ = ["main", "program"]
 
-_TYPED = ("batch_size", "batches_per_epoch", "largest_batch", "tuning_runs", "clip_norm", "learning_rate", "stop_after")
+_TYPED = (
+    "batch_size", "batches_per_epoch", "largest_batch", "tuning_runs", "clip_norm",
+    "learning_rate", "stop_after",
+)  # fmt: skip
 _OPTION_OF = {"records_per_unit": "records-per-user"}  # argument of a function: what was typed
 _OPTION_OF |= {name: name.replace("_", "-") for name in _TYPED}
 
@@ -172,7 +175,9 @@ def _calibrate(args: argparse.Namespace) -> str:
     return "\n".join(lines + [f"warning: {text}" for text in warnings])
 
 
-def _statement(run: NoisySGD | Phases, args: argparse.Namespace, warnings: tuple[str, ...] = ()) -> str:
+def _statement(
+    run: NoisySGD | Phases, args: argparse.Namespace, warnings: tuple[str, ...] = ()
+) -> str:
     k, unit = args.records_per_user, args.unit
     if unit is None:
         unit = "user" if k > 1 else "record"
@@ -283,7 +288,8 @@ def _plan(typed: str) -> list[tuple[float, float, int]]:
         return [(float(sigma), float(rate), _whole(steps)) for sigma, rate, steps in parts]
     except ValueError:
         allowed = "SIGMA:RATE:STEPS for each phase, as in 1.3:0.004:2000,1.6:0.008:1000"
-        raise argparse.ArgumentTypeError(f"{typed[:60]!r} isn't allowed: it must be {allowed}") from None
+        refusal = f"{typed[:60]!r} isn't allowed: it must be {allowed}"
+        raise argparse.ArgumentTypeError(refusal) from None
 
 
 def _whole(typed: str) -> int:

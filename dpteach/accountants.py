@@ -174,7 +174,8 @@ class Account(Mapping[str, Guarantee]):
     def _by_batches(self, name: str, sentence: str) -> Guarantee:
         """Batches without a law of one step have the two ends of chapter 21, and nothing else."""
         if len(self._runs) > 1:
-            raise ValueError("phases are joined only where one step has a law: draw Poisson batches")
+            reason = "phases are joined only where one step has a law"
+            raise ValueError(f"{reason}: draw Poisson batches")
         run = self._runs[0]
         if name != "tensor-power":
             raise ValueError(f"{run.sampling} batches have no law of one step: see tensor-power")

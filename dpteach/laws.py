@@ -41,7 +41,8 @@ from dpteach import domain
 from dpteach.numerics.quadrature import panels
 
 __all__ = [
-    "LAWS_EXAMPLE", "LAW_EXAMPLE", "GaussianLaw", "Law", "Nodes", "PoissonLaw", "ReplacedLaw", "SubsampledLaw",
+    "LAWS_EXAMPLE", "LAW_EXAMPLE", "GaussianLaw", "Law", "Nodes", "PoissonLaw",
+    "ReplacedLaw", "SubsampledLaw",
     "chi2_plus", "gaussian_delta", "gaussian_profile", "loss_masses", "loss_range", "mixture_loss",
 ]  # fmt: skip
 

@@ -33,7 +33,8 @@ from dpteach.laws import LAW_EXAMPLE, Law, Nodes, PoissonLaw
 from dpteach.numerics.roots import least_real, least_whole
 
 __all__ = [
-    "ORDERS", "MomentsGuarantee", "Orders", "PhasedMoments", "log_e1", "log_e2", "log_e2_integer", "log_e2_series",
+    "ORDERS", "MomentsGuarantee", "Orders", "PhasedMoments", "log_e1", "log_e2",
+    "log_e2_integer", "log_e2_series",
     "log_moment", "renyi_delta", "renyi_divergence", "renyi_epsilon", "tail_bound_delta",
     "tail_bound_epsilon",
 ]  # fmt: skip

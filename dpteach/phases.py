@@ -179,5 +179,6 @@ class JoinedPower(Bracket):
         for plan in self._plans.values():
             tail = 1e-14 / sum(steps for _, steps in plan)
             sides = ("upper", "lower")
-            curves.append([_profile(plan, 0, tail, 2 * _RESOLUTION, s).tradeoff(alpha) for s in sides])
+            ends = (_profile(plan, 0, tail, 2 * _RESOLUTION, side) for side in sides)
+            curves.append([end.tradeoff(alpha) for end in ends])
         return np.min([c[0] for c in curves], axis=0), np.min([c[1] for c in curves], axis=0)
