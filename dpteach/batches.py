@@ -157,7 +157,7 @@ class RandomAllocation(Bracket):
 
     Neighbours: add-remove or zero-out, σ = noise std / C in [0.05, 1e3]. The dominating pair is
     (1/B)Σ N(e_t, σ²I) against N(0, σ²I), and constant gradients attain it (chapter 21). Both ends
-    are computed in double precision, for δ ≥ 1e-10. The upper end is never above √E/σ-GDP, which
+    are computed in double precision, for δ ≥ 1e-8. The upper end is never above √E/σ-GDP, which
     holds even where the allocation is published; with σ below about 0.6 it's often that one.
 
     >>> bracket = RandomAllocation(sigma=1.3, batches=235, epochs=1)
