@@ -27,8 +27,6 @@ CHECKED = "Checked: "
 UNCONVERTED = {
     "11-noisy-sgd",
     "14-per-sample-gradients",
-    "15-training-on-mnist",
-    "19-beyond-one-machine",
     "oracles",
 }
 
