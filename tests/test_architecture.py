@@ -15,9 +15,11 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 MODULES = {".".join(path.relative_to(ROOT).with_suffix("").parts): path
            for path in sorted((ROOT / "dpteach").rglob("*.py")) if not path.stem.startswith("__")}
-NO_EXAMPLE = {"distributed_step", "train_distributed", "Mnist", "cached", "folder"}  # processes, files
+# processes, files
+NO_EXAMPLE = {"distributed_step", "train_distributed", "Mnist", "cached", "folder"}
 NO_EXAMPLE |= {"Account", "Bracket"}  # made by `account` and by `TensorPower`
-NO_EXAMPLE |= {"alpha", "alphas", "delta", "epsilon", "epsilons", "mu", "rate", "steps"}  # as `sigma`
+# as `sigma`
+NO_EXAMPLE |= {"alpha", "alphas", "delta", "epsilon", "epsilons", "mu", "rate", "steps"}
 INTERFACE = {"delta", "epsilon", "f", "details"}  # documented in `Guarantee`, for all guarantees
 
 

@@ -19,16 +19,20 @@ test_chapter_3 = tries("03-sampled-gaussian", {
         "k(k+1)": ("k * (k - 1) / (2", "k * (k + 1) / (2"),
         "no half": ("weights + k * (k - 1) / (2 * sigma**2)", "weights + k * (k - 1) / sigma**2"),
         "σ for σ²": ("(2 * sigma**2)))", "(2 * sigma)))"),
-        "q and 1 - q exchanged": (WEIGHTS, "log_binomial + k * np.log(1 - q) + (a - k) * np.log(q)"),
+        "q and 1 - q exchanged": (WEIGHTS,
+                                  "log_binomial + k * np.log(1 - q) + (a - k) * np.log(q)"),
         "no binomials": ("log_binomial + (a", "(a"),
         "no 1 - q": (" + (a - k) * np.log(1 - q)", ""),
         "the full batch forgotten": (ALONE, ""),
         "the full batch is 0": ("return a * (a - 1) / (2 * sigma**2)", "return 0.0"),
-        "E2, not its logarithm": (SUM, "float(np.exp(logsumexp(weights + k * (k - 1) / (2 * sigma**2))))"),
-        "exponentials before the logarithm": (SUM, "float(np.log(np.sum(np.exp(weights) * np.exp(k * (k - 1) / (2 * sigma**2)))))"),
+        "E2, not its logarithm": (SUM, "float(np.exp(logsumexp(weights + k * (k - 1) / (2 * "
+                                       "sigma**2))))"),
+        "exponentials before the logarithm": (SUM, "float(np.log(np.sum(np.exp(weights) * np.exp(k "
+                                                   "* (k - 1) / (2 * sigma**2)))))"),
         "the largest term": ("logsumexp(weights", "np.max(weights"),
         "E1": (SUM, "float(log_e1(q, sigma, lam))"),
-        "the second order only": (SUM, "float(np.log1p(a * (a - 1) / 2 * q**2 * np.expm1(min(sigma**-2, 600))))"),
+        "the second order only": (SUM, "float(np.log1p(a * (a - 1) / 2 * q**2 * "
+                                       "np.expm1(min(sigma**-2, 600))))"),
         "from k = 2 on": (SUM, "float(logsumexp((weights + k * (k - 1) / (2 * sigma**2))[2:]))"),
     },
     "ex-03-2": {
@@ -37,8 +41,10 @@ test_chapter_3 = tries("03-sampled-gaussian", {
         "z from the base, ratio upside down": (INTEGRAND, "return base * (mixture / base) ** lam"),
         "λ + 1": ("** lam\n", "** (lam + 1)\n"),
         "λ - 1": ("** lam\n", "** (lam - 1)\n"),
-        "not a logarithm": ("float(np.log(quad(integrand, -12 * sigma - lam, 12 * sigma + 1, epsabs=0, limit=500)[0]))",
-                            "float(quad(integrand, -12 * sigma - lam, 12 * sigma + 1, epsabs=0, limit=500)[0])"),
+        "not a logarithm": ("float(np.log(quad(integrand, -12 * sigma - lam, 12 * sigma + 1, "
+                            "epsabs=0, limit=500)[0]))",
+                            "float(quad(integrand, -12 * sigma - lam, 12 * sigma + 1, epsabs=0, "
+                            "limit=500)[0])"),
         "right half only": (LIMITS, "0, 12 * sigma + 1"),
         "one σ": (LIMITS, "-sigma, sigma"),
         "limits that don't follow σ and λ": (LIMITS, "-2, 3"),
@@ -78,7 +84,8 @@ test_chapter_3 = tries("03-sampled-gaussian", {
     "ex-03-4": {
         "one σ for both": ('"replace-one": 2', '"replace-one": 1'),
         "twice the σ": ('"replace-one": 2', '"replace-one": 0.5'),
-        "the relations exchanged": ('"add-remove": 1, "replace-one": 2', '"add-remove": 2, "replace-one": 1'),
+        "the relations exchanged": ('"add-remove": 1, "replace-one": 2',
+                                    '"add-remove": 2, "replace-one": 1'),
         "√2": ('"replace-one": 2', '"replace-one": 2**0.5'),
         "T left out": ("steps / (2", "1 / (2"),
         "√T": ("steps / (2", "np.sqrt(steps) / (2"),
@@ -87,11 +94,15 @@ test_chapter_3 = tries("03-sampled-gaussian", {
         "no first term": ("c + 2 *", "2 *"),
         "no factor 2": ("2 * np.sqrt", "np.sqrt"),
         "log10": ("np.log(", "np.log10("),
-        "the exact ε": (FULL, "float(GaussianGuarantee(mu=min(100.0, np.sqrt(2 * c))).epsilon(delta))"),
-        "whole orders": (FULL, "float(min(c * (k + 1) + np.log(1 / delta) / k for k in range(1, 5000)))"),
+        "the exact ε": (FULL,
+                        "float(GaussianGuarantee(mu=min(100.0, np.sqrt(2 * c))).epsilon(delta))"),
+        "whole orders": (FULL,
+                         "float(min(c * (k + 1) + np.log(1 / delta) / k for k in range(1, 5000)))"),
         "at λ = 1": (FULL, "float(2 * c + np.log(1 / delta))"),
-        "ε doubled": (FULL, 'float(c + 2 * np.sqrt(c * np.log(1 / delta))) * {"add-remove": 1, "replace-one": 2}[relation]',
-                      'noise_multiplier / {"add-remove": 1, "replace-one": 2}[relation]', "noise_multiplier"),
+        "ε doubled": (FULL, 'float(c + 2 * np.sqrt(c * np.log(1 / delta))) * {"add-remove": 1, '
+                            '"replace-one": 2}[relation]',
+                      'noise_multiplier / {"add-remove": 1, "replace-one": 2}[relation]',
+                      "noise_multiplier"),
         "3 decimals": (FULL, "round(float(c + 2 * np.sqrt(c * np.log(1 / delta))), 3)"),
     },
 })  # fmt: skip
