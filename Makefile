@@ -2,7 +2,7 @@
 # Choose a Python with `make book PYTHON=/path/to/python3.12`.
 
 .DEFAULT_GOAL := help
-.PHONY: help install venv book test browser lint serve clean outputs bench figure7 live links student slides epub pdf
+.PHONY: help install venv book test browser lint serve clean outputs bench figure7 certificates live links student slides epub pdf
 PY := .venv/bin/python
 NEW := -c "import sys; sys.exit(sys.version_info < (3, 11))"
 PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3 python; do \
@@ -17,6 +17,7 @@ help:  ## list the targets
 	@echo "make serve    show the built book at http://localhost:8000"
 	@echo "make outputs  renew the kept notebooks in tests/notebooks (ONLY=book/NN-name.md: one)"
 	@echo "make figure7  train what isn't recorded yet of Figure 7 (about 7 minutes a seed and noise)"
+	@echo "make certificates  make the certificates of runs A, B and C (about 2 minutes)"
 	@echo "make live     make the stored curves and static pictures of the live figures (about 10 minutes)"
 	@echo "make student  notebooks without solutions, and a zip of them, in _build/student"
 	@echo "make slides   slides for each week and block of the teaching guide's plans, in _build/html/slides"
@@ -64,6 +65,9 @@ bench: install
 
 figure7: install  # stop it at any moment; it goes on where it was
 	@$(PY) tools/figure7.py
+
+certificates: install  # about two minutes; `tools/certificates.py --verify` proves what is kept
+	@$(PY) tools/certificates.py
 
 live: install
 	@$(PY) tools/live_grid.py

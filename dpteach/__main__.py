@@ -186,9 +186,20 @@ def _statement(
         unit=unit, records_per_unit=k, tuning_runs=args.tuning_runs,
     )  # fmt: skip
     facts["warnings"].extend(warnings)
+    if getattr(args, "certificate", None) is not None:
+        facts["proved"] = _proved(run, args)
     if args.format == "json":
         return json.dumps(facts, allow_nan=False)
     return {"md": to_markdown, "html": to_html}[args.format](facts)
+
+
+def _proved(run: NoisySGD | Phases, args: argparse.Namespace) -> str:
+    """The sentence that the certificate proves of this run; refused if it's about another."""
+    found = _with_flint().proofs(args.certificate)
+    fitting = [proof.sentence for proof in found if proof.fits(run, args.relation, args.delta)]
+    advice = "make one with dpteach certify and the same options"
+    domain.require("certificate", args.certificate, bool(fitting), "about this run", advice)
+    return f"For one record and this run, by {Path(args.certificate).name}: {fitting[0]}."
 
 
 def _report(args: argparse.Namespace) -> str:
@@ -200,6 +211,8 @@ def _report(args: argparse.Namespace) -> str:
       python -m dpteach report --relation replace-one --n 60000 --batch-size 256 --epochs 15 \
 --sigma 1.3 --delta 1e-5 --unit user --records-per-user 2 --tuning-runs 4 --format html \
 --output statement.html
+      python -m dpteach report --relation add-remove --q 0.01 --steps 100 --sigma 1 --delta 1e-5 \
+--certificate run.json
     """
     return _statement(_run(args), args)
 
@@ -357,6 +370,7 @@ _TRAINING: _Flags = {
     "--stop-after": {**_WHOLE, "help": "make only so many of the run's updates"},
     "--delta": {**_NUMBER, "default": 1e-5, "help": f"{_DELTA} (default: 1e-5)"},
 }
+_PROVED: _Flags = {"--certificate": {"help": "quote what this file proves of the run"}}
 _CERTIFICATE: _Flags = {
     "--delta": {**_NUMBER, "required": True, "nargs": "+", "help": f"one or more {_DELTA}"},
     "--width": {**_NUMBER, "default": 5e-4, "help": "widest interval (default: 5e-4)"},
@@ -370,7 +384,7 @@ _PROOF: _Flags = {
 _COMMANDS: dict[str, tuple[Callable[[argparse.Namespace], str], _Flags]] = {
     "account": (_account, _SIGMA | _SIZE | _WAYS | _QUESTION | _JSON),
     "calibrate": (_calibrate, _TARGET | _SIZE | _QUESTION | _JSON),
-    "report": (_report, _SIGMA | _SIZE | _WAYS | _CLIP | _QUESTION | _PAGE),
+    "report": (_report, _SIGMA | _SIZE | _WAYS | _CLIP | _QUESTION | _PAGE | _PROVED),
     "certify": (_certify, _NEEDED | _SIZE | _CERTIFICATE),
     "verify": (_verify, _PROOF),
     "train": (_train, _NEEDED | _STEPS | _ORDERS | _TRAINING | _PAGE),

@@ -84,8 +84,10 @@ class Proof(NamedTuple):
             return number < self.low
         return self.high is not None and number > self.high
 
-    def fits(self, run: NoisySGD, relation: Relation, delta: float) -> bool:
+    def fits(self, run: Any, relation: str, delta: float) -> bool:
         """Whether this is about that run and question; numbers as the decimals they print as."""
+        if not isinstance(run, NoisySGD) or run.sampling != _SAMPLING.get(relation):
+            return False
         asked = (relation, *_exact(run, relation), run.steps, Fraction(repr(delta)))
         return asked == (self.relation, self.rate, self.sigma, self.steps, self.delta)
 
@@ -96,7 +98,7 @@ def _interval(low: Fraction, high: Fraction | None) -> str:
     return f"[{math.floor(low * 10**7) / 10**7:.7f}, {top}]"
 
 
-def _exact(run: NoisySGD, relation: Relation) -> tuple[Fraction, Fraction]:
+def _exact(run: NoisySGD, relation: Any) -> tuple[Fraction, Fraction]:
     """Rate and sigma as fractions: m/n, and the decimal that a double prints as."""
     rate = Fraction(repr(run.sampling_rate))
     if run.n is not None and run.batch_size is not None:

@@ -371,7 +371,8 @@ def _blocks(facts: dict[str, Any]) -> list[tuple[str, Any]]:
     return [
         ("h1", "Privacy statement"), ("p", facts["sentence"]),
         ("h2", "What was run"), ("table", _facts_table(facts)),
-        ("h2", "What it guarantees"), ("table", _guarantees_table(facts)), ("svg", facts["curve"]),
+        ("h2", "What it guarantees"), ("table", _guarantees_table(facts)),
+        *([("p", facts["proved"])] if "proved" in facts else []), ("svg", facts["curve"]),
         ("h2", "Warnings"), ("ul", facts["warnings"]),
         ("h2", "Not to claim"), ("ul", facts["not_to_claim"]),
     ]  # fmt: skip

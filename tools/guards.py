@@ -27,7 +27,6 @@ CHECKED = "Checked: "
 UNCONVERTED = {
     "11-noisy-sgd",
     "14-per-sample-gradients",
-    "oracles",
 }
 
 GLUE = re.compile(r"\{glue(?::\w+)?\}`([^`:]+)(?::[^`]*)?`|```+\{glue(?::\w+)?\} *([^\s`]+)")
