@@ -25,7 +25,6 @@ CODE_LINES, CODE_SHARE = 2000, 0.20
 CHECKED = "Checked: "
 # Chapters whose cells don't have a kind yet.
 UNCONVERTED = {
-    "11-noisy-sgd",
     "14-per-sample-gradients",
 }
 
