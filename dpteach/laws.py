@@ -247,7 +247,7 @@ class Law:
         return panels(ends, min(4.0, 1.4 * math.pi / self.mu) / narrow)
 
     def loss_range(self, tail: float) -> tuple[float, float]:
-        """Losses (low, high) beyond each of which P has mass at most `tail`, in [1e-60, 0.25).
+        """Losses (low, high) beyond each of which P has mass at most `tail`, in [1e-300, 0.25).
 
         >>> low, high = GaussianLaw(1.0).loss_range(1e-3)
         >>> round(low, 3), round(high, 3)
@@ -261,7 +261,7 @@ class Law:
 
     def _reach(self, tail: float) -> tuple[float, float]:
         """How far out N(0, 1) and the mixture have mass `tail`."""
-        tail = domain.number("tail", tail, "[1e-60, 0.25)")
+        tail = domain.number("tail", tail, "[1e-300, 0.25)")
         reach = float(-ndtri(tail / 2))
         shifted = self.mu - float(ndtri(min(0.5, tail / (2 * self.rate))))
         return reach, max(reach, shifted)
