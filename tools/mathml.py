@@ -19,7 +19,8 @@ NAMESPACE = "{http://www.w3.org/1998/Math/MathML}"
 STYLES = {"double-struck": "DOUBLE-STRUCK", "script": "SCRIPT", "bold": "BOLD",
           "fraktur": "FRAKTUR"}
 KNOWN = [(r"\{aligned\}", "{align*}"), (r"\{gathered\}", "{matrix}"),
-         (r"\\[bB]igg?[lr]\\([{}])", r"\\\1")]  # \bigl\{ becomes \{
+         (r"\\[bB]igg?[lr]\\([{}])", r"\\\1"),  # \bigl\{ becomes \{
+         (r"(\\[bB]igg?[lr])\\\|", r"\1‖")]  # \Bigl\| becomes \Bigl‖
 SIDES = ("right", "left")
 SCRIPTS = {NAMESPACE + "msup": 1, NAMESPACE + "msub": 1, NAMESPACE + "msubsup": 2}
 LIMITS = ("lim", "sup", "inf", "max", "min")
