@@ -397,3 +397,20 @@ def test_a_hundred_honest_models_pass(engine):
             continue
         result = clipped_sum(model, F.cross_entropy, FLAT, LABELS, C, engine=engine)
         assert result.skipped == 0 and flat(result).norm() <= RECORDS * C + ULP, (first, second)
+
+
+def test_a_step_leaves_no_tensor_behind():
+    """What a step noted of its layers goes with it: ten steps hold no more than one."""
+    import gc
+
+    model = nn.Sequential(nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 2))
+    x, y = torch.rand(8, 6), torch.zeros(8, dtype=torch.long)
+
+    def tensors_after(steps):
+        for _ in range(steps):
+            clipped_sum(model, F.cross_entropy, x, y, 1.0)
+        gc.collect()
+        return sum(isinstance(thing, torch.Tensor) for thing in gc.get_objects())
+
+    one = tensors_after(1)
+    assert tensors_after(10) <= one + 2

@@ -138,7 +138,7 @@ def _total_loss(
                 total = _mapped_loss(model, loss, inputs, targets, copies, calls)
         else:
             total = _loss_of(output, loss, targets)
-    calls.forward = False
+    calls.inside[0] = False
     return total
 
 
@@ -187,6 +187,14 @@ class _Call(NamedTuple):
     edge: GradientEdge
 
 
+def _check_outermost(inside: list[bool], name: str, layer: nn.Module, *_: Tensor) -> None:
+    """Refuse a gradient that's taken inside the forward pass: its use of the parameters goes unseen."""
+    if inside[0]:
+        raise _unseen(
+            f"layer {name!r} ({type(layer).__name__}), through which forward takes a gradient,"
+        )
+
+
 class _Calls:
     """Each call of a layer that has trained parameters and a formula: its input, and where its gradient arrives."""
 
@@ -195,7 +203,7 @@ class _Calls:
         self.anchor = torch.zeros(
             ()
         )  # of each record; it makes the record's number known to `_Apart`
-        self.forward = True
+        self.inside = [True]  # whether the forward pass goes on
         self.as_given = as_given  # the images' layout in memory
 
     def through(self, chain: Sequence[tuple[str, nn.Module]], x: Any) -> Tensor | None:
@@ -237,16 +245,10 @@ class _Calls:
         if not output.requires_grad:
             seed = torch.zeros((), device=output.device, requires_grad=True)
             output = _Begin.apply(output, seed)  # type: ignore[no-untyped-call]
-        output.register_hook(partial(self.check_outermost, name, layer))  # type: ignore[no-untyped-call]
+        # the hook lives in the graph, which `seen` holds: it must not hold `self` in turn
+        output.register_hook(partial(_check_outermost, self.inside, name, layer))  # type: ignore[no-untyped-call]
         self.seen.append(_Call(name, layer, x.detach(), x._version, get_gradient_edge(output)))
         return output
-
-    def check_outermost(self, name: str, layer: nn.Module, *_: Tensor) -> None:
-        """Refuse a gradient that's taken inside the forward pass: its use of the parameters goes unseen."""
-        if self.forward:
-            raise _unseen(
-                f"layer {name!r} ({type(layer).__name__}), through which forward takes a gradient,"
-            )
 
     def check_inputs(self) -> None:
         """Refuse an input that has changed since its layer used it."""
