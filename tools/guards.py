@@ -24,9 +24,7 @@ LINES, WIDTH = 15, 78  # of a lesson cell: lines that aren't blank, characters o
 CODE_LINES, CODE_SHARE = 2000, 0.20
 CHECKED = "Checked: "
 # Chapters whose cells don't have a kind yet.
-UNCONVERTED = {
-    "14-per-sample-gradients",
-}
+UNCONVERTED: set[str] = set()
 
 GLUE = re.compile(r"\{glue(?::\w+)?\}`([^`:]+)(?::[^`]*)?`|```+\{glue(?::\w+)?\} *([^\s`]+)")
 NUMREF = re.compile(r"\{numref\}`(?:([^`<>]+)|[^`<]*<([^`>]+)>)`")
