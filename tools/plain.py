@@ -156,9 +156,11 @@ def included(path, name):
     if not name:
         return source
     kinds = ast.FunctionDef, ast.ClassDef  # not the import of a name
-    node = next((n for n in ast.walk(ast.parse(source)) if isinstance(n, kinds) and n.name == name),
-                None)
-    if node is None:
+    node = ast.parse(source)
+    for part in name.split("."):  # a class, then its method
+        named = (n for n in ast.walk(node) if isinstance(n, kinds) and n.name == part)
+        node = next(named, ast.Pass())
+    if not isinstance(node, kinds):
         raise ValueError(f"{path} has no {name}, which a chapter includes")
     first = min([node.lineno] + [d.lineno for d in node.decorator_list])
     return "\n".join(source.splitlines()[first - 1:node.end_lineno])
