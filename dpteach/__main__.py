@@ -205,13 +205,13 @@ def _proved(run: NoisySGD | Phases, args: argparse.Namespace) -> str:
 def _report(args: argparse.Namespace) -> str:
     """the one-page privacy statement of a run
 
-    examples:
+    examples: the third quotes a certificate, made by the second example of `certify`
       python -m dpteach report --relation add-remove --n 60000 --batch-size 256 --epochs 15 \
 --sigma 1.3 --clip-norm 1.5 --delta 1e-5
       python -m dpteach report --relation replace-one --n 60000 --batch-size 256 --epochs 15 \
 --sigma 1.3 --delta 1e-5 --unit user --records-per-user 2 --tuning-runs 4 --format html \
 --output statement.html
-      python -m dpteach report --relation add-remove --q 0.01 --steps 100 --sigma 1 --delta 1e-5 \
+      python -m dpteach report --relation replace-one --q 0.01 --steps 100 --sigma 1 --delta 1e-5 \
 --certificate run.json
     """
     return _statement(_run(args), args)
