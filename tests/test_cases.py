@@ -169,7 +169,7 @@ def test_replace_one_with_noise_of_one_clipping_norm():
 
 
 @pytest.mark.parametrize("sampling, relation", [
-    ("shuffled", "add-remove"), ("poisson", "replace-one"), ("fixed-size", "add-remove")
+    ("shuffled", "add-remove"), ("fixed-size", "add-remove")
 ])  # fmt: skip
 def test_a_bound_for_one_sampling_is_not_used_for_another(sampling, relation):
     """Shuffled batches aren't accounted as Poisson, nor random subsets; the reason is told."""

@@ -121,8 +121,9 @@ def target(app, code):
     python = app.env.domains["py"]
     if code not in python.objects:
         return None
-    module = max((module for module in python.modules if code.startswith(f"{module}.")), key=len)
-    return "_modules/" + module.replace(".", "/"), code.removeprefix(f"{module}.")
+    inside = f"{code}."  # of its module, which may be the name itself
+    module = max((module for module in python.modules if inside.startswith(f"{module}.")), key=len)
+    return "_modules/" + module.replace(".", "/"), code.removeprefix(module).removeprefix(".")
 
 
 def link(app, doctree, docname):
@@ -135,7 +136,7 @@ def link(app, doctree, docname):
                            location=(docname, place["line"]))
         elif app.builder.name == "html":
             uri = app.builder.get_relative_uri(docname, found[0])
-            shown = nodes.reference("", "", shown, internal=True, refuri=f"{uri}#{found[1]}")
+            shown = nodes.reference("", "", shown, internal=True, refuri=f"{uri}#{found[1]}".removesuffix("#"))
         place.replace_self(shown)
 
 
