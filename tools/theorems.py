@@ -136,7 +136,8 @@ def link(app, doctree, docname):
                            location=(docname, place["line"]))
         elif app.builder.name == "html":
             uri = app.builder.get_relative_uri(docname, found[0])
-            shown = nodes.reference("", "", shown, internal=True, refuri=f"{uri}#{found[1]}".removesuffix("#"))
+            uri = f"{uri}#{found[1]}".removesuffix("#")  # a module has no lines of its own
+            shown = nodes.reference("", "", shown, internal=True, refuri=uri)
         place.replace_self(shown)
 
 
