@@ -5,6 +5,7 @@ import json
 import math
 from dataclasses import replace
 
+import mpmath
 import numpy as np
 import pytest
 
@@ -323,13 +324,13 @@ def test_replaced_law_against_quadrature():
 
 @pytest.mark.theorem("thm-21-replaced")
 @pytest.mark.parametrize(("rate", "sigma"), [(0.3, 0.5), (0.01, 1.0), (1e-4, 0.6), (1.0, 2.0)])
+@mpmath.workdps(30)
 def test_replaced_law_in_all_its_views(rate, sigma):
     from mpmath import mp, mpf, npdf, quad
 
     from dpteach.laws import ReplacedLaw
 
     law, h = ReplacedLaw(rate, sigma), 1 / (2 * sigma)
-    mp.dps = 30
     q = mpf(rate)
     density = lambda x, s: (1 - q) * npdf(x) + q * npdf(x, s * mpf(h))  # noqa: E731
     for epsilon in (0.02, 0.3):

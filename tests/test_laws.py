@@ -19,13 +19,19 @@ from dpteach.laws import (
     mixture_loss,
 )
 
-mpmath.mp.dps = 40
 KINDS = st.sampled_from(["gaussian", "remove", "add", "subsampled"])
 MANY = [
     GaussianLaw(3.0), GaussianLaw(0.05), PoissonLaw(0.01, 1.5), PoissonLaw(0.3, 0.5),
     PoissonLaw(0.6, 4.0, "add"), PoissonLaw(0.02, 0.7, "add"), PoissonLaw(1.0, 2.0, "add"),
     SubsampledLaw(0.004, 1.25), SubsampledLaw(0.5, 0.5), SubsampledLaw(1.0, 0.7),
 ]  # fmt: skip
+
+
+@pytest.fixture(autouse=True, scope="module")
+def forty_digits():
+    """Of every integral here, whatever tests ran before."""
+    with mpmath.workdps(40):
+        yield
 
 
 def make(kind, rate, sigma):

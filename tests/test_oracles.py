@@ -60,7 +60,7 @@ def bracket(q, sigma, steps, delta, which="add-remove"):
         "add-remove": (PoissonLaw(q, sigma, "remove"), PoissonLaw(q, sigma, "add")),
         "fixed-size": (SubsampledLaw(q, sigma),),
     }[which]  # fmt: skip
-    return TensorPower(laws=laws, steps=steps).epsilon(delta)
+    return TensorPower(laws=laws, steps=steps).epsilon_ends(delta)
 
 
 def truth(record, which="add-remove"):
@@ -263,7 +263,7 @@ def gaussian_delta_of(record):
 def tradeoff_of(q, sigma, steps, alpha):
     run = TensorPower(laws=(PoissonLaw(q, sigma, "remove"), PoissonLaw(q, sigma, "add")),
                       steps=steps)
-    return run.f(np.array(alpha))
+    return run.tradeoff_ends(np.array(alpha))
 
 
 def nearest_gaussian(record):
@@ -299,7 +299,7 @@ def renyi_delta_dp_accounting(record):
 def pessimistic_delta(record):
     q, sigma, steps = facts(record)
     laws = (PoissonLaw(q, sigma, "remove"), PoissonLaw(q, sigma, "add"))
-    low, high = TensorPower(laws=laws, steps=steps).delta(record["params"]["eps"])
+    low, high = TensorPower(laws=laws, steps=steps).delta_ends(record["params"]["eps"])
     within(record["value"], low * (1 - 1e-9), high * (1 + 2e-3))
 
 
@@ -523,11 +523,11 @@ def test_runs_against_dp_accounting(q, sigma, steps):
         for side in (True, False)
     )  # fmt: skip
     for delta in (1e-3, 1e-6):
-        low, high = own.epsilon(delta)
+        low, high = own.epsilon_ends(delta)
         within(above.get_epsilon_for_delta(delta), low * (1 - 1e-9), high * 1.01 + 0.002)
         assert below.get_epsilon_for_delta(delta) <= high
-    epsilon = own.epsilon(1e-4)[1]
-    low, high = own.delta(epsilon)
+    epsilon = own.epsilon(1e-4)
+    low, high = own.delta_ends(epsilon)
     within(above.get_delta_for_epsilon(epsilon), low * (1 - 1e-9), high * 1.1)
     assert below.get_delta_for_epsilon(epsilon) <= high
 
