@@ -20,7 +20,7 @@ ORDER = [TOC["root"]] + [entry["file"] for part in TOC["parts"] for entry in par
 MODULES = sorted(path.relative_to(ROOT).with_suffix("").as_posix()
                  for path in (ROOT / "dpteach").rglob("[!_]*.py"))
 TESTS = sorted({Path(file).stem for tests in theorems.marks().values() for file, _, _ in tests})
-PAGES = (ORDER + ["index", "genindex", "py-modindex", "search", "_modules/index"]
+PAGES = (ORDER + ["index", "genindex", "search", "_modules/index"]
          + [f"_modules/{module}" for module in MODULES] + [f"_tests/{name}" for name in TESTS])
 CHAPTERS = [page for page in ORDER if "book/01-" <= page < "book/21-"]
 # The rules that don't depend on colours are the slowest part, and what a page says is the same at

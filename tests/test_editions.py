@@ -225,7 +225,7 @@ def test_a_downloaded_notebook_runs(tmp_path):
 def test_numbers_in_a_notebook_are_those_of_the_pages():
     known = plain.numbers()
     assert known["lem-03-reduction"] == "Lemma 3.1" and known["eq-03-moments"] == "(3.1)"
-    assert known["ch03"] == "3. The sampled Gaussian" and known["fig-pref-grid"] == "Fig. 0.1"
+    assert known["ch03"] == "3. The sampled Gaussian" and known["fig-pref-grid"] == "Fig. 0.2"
     assert [known[f"ex-{label}"]
             for label in ("pref-4", "pre-1", "conv-5")] == [f"Exercise 0.{k}" for k in (4, 5, 14)]
     assert plain.role("cite:t", "abadi2016", {}) == "Abadi et al. (2016)"
@@ -305,7 +305,7 @@ def test_numbers_of_a_proof_go_with_its_solution(page):
 
 
 def test_cells_after_a_proof_are_found():
-    assert sum(len(PROVED.findall(page.read_text("utf-8"))) for page in EXERCISED) >= 6
+    assert sum(len(PROVED.findall(page.read_text("utf-8"))) for page in EXERCISED) >= 5
 
 
 OPERATIONS = (ast.BinOp, ast.UnaryOp, ast.Call, ast.Compare, ast.Subscript)
