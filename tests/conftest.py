@@ -3,11 +3,15 @@
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 from filelock import FileLock
-from frame import ROOT, environment
+from frame import BOOK, ROOT, environment, notebook_cache
+from jupyter_cache import get_cache
+from jupyter_cache.base import CacheBundleIn
+from nbval.plugin import IPyNbCell
 
 os.environ.update(environment())
 
@@ -20,6 +24,38 @@ def pytest_collection_modifyitems(items):
         parent = item.parent
         if hasattr(parent, "skip_compare") and "image/svg+xml" not in parent.skip_compare:
             parent.skip_compare = (*parent.skip_compare, *NOT_COMPARED)
+
+
+BEGAN, RAN = pytest.StashKey[float](), pytest.StashKey[list]()
+
+
+def pytest_runtest_setup(item):
+    if isinstance(item, IPyNbCell):
+        item.parent.stash.setdefault(BEGAN, time.monotonic())
+
+
+def pytest_runtest_teardown(item, nextitem):
+    """After a notebook's last cell the build gets what nbval saw: no chapter needs to run twice."""
+    if not isinstance(item, IPyNbCell):
+        return
+    notebook = item.parent
+    ran = notebook.stash.setdefault(RAN, [])
+    ran.append(item)
+    cells = [cell for cell in notebook.nb.cells if cell.cell_type == "code"]
+    if len(ran) == len(cells) and all(map(ran_to_its_end, ran)):
+        for number, item in enumerate(ran, 1):
+            item.cell.update(outputs=item.test_outputs, execution_count=number)
+        notebook.nb.metadata["language_info"] = {"name": "python", "pygments_lexer": "ipython3"}
+        page = BOOK / notebook.path.with_suffix(".md").name
+        seconds = time.monotonic() - notebook.stash[BEGAN]
+        bundle = CacheBundleIn(notebook.nb, str(page), data={"execution_seconds": seconds})
+        with FileLock(ROOT / ".cache" / "notebooks.lock"):
+            get_cache(notebook_cache()).cache_notebook_bundle(bundle, overwrite=True)
+
+
+def ran_to_its_end(item):
+    outputs = item.test_outputs
+    return outputs is not None and all(out.output_type != "error" for out in outputs)
 
 
 @pytest.fixture(scope="session")

@@ -11,11 +11,12 @@ import shutil
 import subprocess
 import sys
 from html.parser import HTMLParser
+from pathlib import Path
 
 import frame
 import pytest
 import yaml
-from frame import ROOT, source_hash
+from frame import ROOT, chapters, source_hash
 
 PAGE = """---
 jupytext:
@@ -216,6 +217,12 @@ def test_ids_are_unique(pages):
     for name, text in pages.items():
         ids = re.findall(r'\sid="([^"]*)"', text)
         assert len(ids) == len(set(ids)), name
+
+
+def test_names_of_the_package_in_cells_lead_to_its_pages(pages):
+    bare = [page.stem for page in chapters() if "[lesson]" in page.read_text("utf-8")
+            and "sphinx-codeautolink-a" not in pages[Path(f"book/{page.stem}.html")]]
+    assert bare == []
 
 
 def test_no_key_of_a_number_stands_on_a_page(pages):

@@ -1,7 +1,8 @@
 """Everything that must hold before a change is taken: style, a strict build, tests, notebooks.
 
-The build comes first, so that training runs once: the notebooks' check and the accuracy tests read
-the result that it leaves in .cache. The last line counts what passed and what failed.
+The notebooks come first, and what they printed goes into the pages: no chapter runs twice, and the
+accuracy tests read the training's result in .cache. The last line counts what passed and what
+failed.
 """
 
 import re
@@ -12,13 +13,14 @@ import time
 from chromium import missing
 from frame import ROOT, environment
 
-PYTEST = ["-m", "pytest", "-n", "2", "--dist", "loadscope", "-q", "--durations", "20",
-          "--nbval", "--nbval-current-env", "--nbval-cell-timeout", "900",
-          "tests", "dpteach", "README.md"]
+PYTEST = ["-m", "pytest", "-n", "2", "--dist", "loadscope", "-q"]
+NBVAL = ["--nbval", "--nbval-current-env", "--nbval-cell-timeout", "900", "tests/notebooks"]
 STAGES = [
     ("style (ruff)", ["-m", "ruff", "check", "."]),
+    ("notebooks", PYTEST + NBVAL),
     ("strict build of the book", ["tools/build_book.py", "--fresh"]),
-    ("tests, docstring examples, notebooks and guards", PYTEST),
+    ("tests, docstring examples and guards",
+     [*PYTEST, "--durations", "20", "tests", "dpteach", "README.md"]),
 ]
 COUNT = re.compile(r"(\d+) (passed|failed|errors?)\b")
 
