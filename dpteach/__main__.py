@@ -38,16 +38,25 @@ import dpteach
 from dpteach import domain
 from dpteach.accountants import (
     NAMES,
+    account,
     assumptions,
     phases_under,
     run_under,
     summary,
     warnings_for,
 )
-from dpteach.calibration import SOUGHT, calibrate
+from dpteach.calibration import SOUGHT, calibrate, calibrate_risk
 from dpteach.guarantees import shown
 from dpteach.moments import ORDERS
-from dpteach.report import as_text, epsilon_text, statement, to_html, to_markdown
+from dpteach.report import (
+    as_text,
+    epsilon_text,
+    percent,
+    risk_of,
+    statement,
+    to_html,
+    to_markdown,
+)
 from dpteach.run import RELATIONS, SAMPLINGS, NoisySGD, Phases
 
 __all__ = ["main", "program"]
@@ -120,8 +129,14 @@ def _account(args: argparse.Namespace) -> str:
 --batches-per-epoch 235 --epochs 15 --sigma 1.3 --delta 1e-5
       python -m dpteach account --relation add-remove --delta 1e-5 \
 --phases 1.3:0.0042667:2000,1.6:0.0085333:1000
+      python -m dpteach account --relation add-remove --n 60000 --batch-size 256 --epochs 15 \
+--sigma 1.3 --delta 1e-5 --risk
     """
-    found = summary(_run(args), args.relation, args.delta, args.orders)
+    run = _run(args)
+    found = summary(run, args.relation, args.delta, args.orders)
+    if args.risk:
+        guarantees = account(run, args.relation, args.orders)
+        found["risk"] = risk_of(guarantees, found["guarantees"])
     return json.dumps(found, allow_nan=False) if args.json else _table(found)
 
 
@@ -134,7 +149,22 @@ def _table(found: dict[str, Any]) -> str:
     widths = [max(map(len, column)) + 2 for column in zip(*cells, strict=True)]
     lines = [_question(found["assumptions"], found["steps"], found["delta"]), ""]
     lines += ["".join(map(str.ljust, line, widths)).rstrip() for line in cells]
+    if found.get("risk"):
+        lines += ["", *_risk_lines(found["risk"])]
     return "\n".join(lines + [f"warning: {text}" for text in found["warnings"]])
+
+
+def _risk_lines(found: dict[str, Any]) -> list[str]:
+    """What an attacker can do, in words."""
+    lines = [f"{found['sentence']} (By {found['of']}, {found['kind']}.)"]
+    for row in found["true_positive_rate"]:
+        falsely, share = f"{row['false_positive_rate']:.1%}", percent(row["at_most"])
+        lines.append(f"of the absent {falsely} accused: at most {share} of the present found")
+    for row in found["posterior"]:
+        if row["false_positive_rate"] == 0.01:
+            sure = percent(row["at_most"])
+            lines.append(f"believed {row['prior']:.0%} before: then sure to at most {sure}")
+    return lines + [f"warning: {text}" for text in found["warnings"]]
 
 
 def _question(sentence: str, steps: int, delta: float) -> str:
@@ -152,7 +182,14 @@ def _calibrate(args: argparse.Namespace) -> str:
 --q 0.01 --sigma 1.3 --epsilon 2 --delta 1e-5
       python -m dpteach calibrate --find batch-size --relation replace-one --n 60000 \
 --steps 3516 --sigma 1.3 --epsilon 2 --delta 1e-5
+      python -m dpteach calibrate --relation add-remove --n 60000 --batch-size 256 --epochs 15 \
+--advantage 0.1
     """
+    if args.advantage is not None or args.tpr is not None:
+        return _calibrate_risk(args)
+    for name in ("epsilon", "delta"):
+        given = getattr(args, name)
+        domain.require(name, given, given is not None, "given", "or give advantage, or tpr and fpr")
     target = {"epsilon": args.epsilon, "delta": args.delta, "orders": args.orders}
     sought = args.find.replace("-", "_")
     found = calibrate(sought, args.guarantee, args.relation, **target, **_facts(args))
@@ -175,6 +212,38 @@ def _calibrate(args: argparse.Namespace) -> str:
     return "\n".join(lines + [f"warning: {text}" for text in warnings])
 
 
+_ONE_ALPHA = (
+    "a promise about one false positive rate, or about the advantage, says little about smaller "
+    "rates: choose it before you look"
+)
+
+
+def _calibrate_risk(args: argparse.Namespace) -> str:
+    advice = "only sigma is sought for a risk"
+    domain.require("find", args.find, args.find == "sigma", "sigma", advice)
+    domain.require("epsilon", args.epsilon, args.epsilon is None, "left out", "a risk is given")
+    found = calibrate_risk(
+        args.relation, advantage=args.advantage, tpr=args.tpr, fpr=args.fpr,
+        guarantee=args.guarantee, orders=args.orders, **_facts(args),
+    )  # fmt: skip
+    warnings = [_ONE_ALPHA] if args.delta is None else warnings_for(found.run, args.delta)
+    what = "tpr" if args.advantage is None else "advantage"
+    sentence = assumptions(found.run, args.relation)
+    if args.json:
+        facts = {"find": "sigma", "value": found.sigma, "guarantee": found.guarantee}
+        facts |= {"kind": found.kind, what: found.reached, "target": found.target}
+        facts |= {"fpr": args.fpr, "steps": found.run.steps, "assumptions": sentence}
+        return json.dumps(facts | {"warnings": warnings}, allow_nan=False)
+    kind = "bracket, its upper end" if found.kind == "bracket" else found.kind
+    reached = shown(found.kind, found.reached)
+    lines = [
+        f"sigma = {found.sigma!r}",
+        f"{found.guarantee} ({kind}): {what} = {reached}, wanted at most {found.target:g}",
+        f"{sentence}; {found.run.steps} updates",
+    ]
+    return "\n".join(lines + [f"warning: {text}" for text in warnings])
+
+
 def _statement(
     run: NoisySGD | Phases, args: argparse.Namespace, warnings: tuple[str, ...] = ()
 ) -> str:
@@ -183,7 +252,7 @@ def _statement(
         unit = "user" if k > 1 else "record"
     facts = statement(
         run, args.relation, args.delta, orders=args.orders,
-        unit=unit, records_per_unit=k, tuning_runs=args.tuning_runs,
+        unit=unit, records_per_unit=k, tuning_runs=args.tuning_runs, tuning=args.tuning,
     )  # fmt: skip
     facts["warnings"].extend(warnings)
     if getattr(args, "certificate", None) is not None:
@@ -344,12 +413,16 @@ _ORDERS: _Flags = {
     "--orders": {"choices": ORDERS, "default": "integer", "help": "of moments (default: integer)"},
 }
 _QUESTION: _Flags = {"--delta": {**_NUMBER, "required": True, "help": _DELTA}, **_ORDERS}
+_RISK: _Flags = {"--risk": {"action": "store_true", "help": "say it in words: what a test finds"}}
 _JSON: _Flags = {"--json": {"action": "store_true", "help": "print one JSON object, not text"}}
 _WHOM = "whom the claim protects: record, user, device, … (default: record, or user if it has more)"
 _PAGE: _Flags = {
     "--unit": {"help": _WHOM},
     "--records-per-user": {**_WHOLE, "default": 1, "help": "most that one unit has (default: 1)"},
     "--tuning-runs": {**_WHOLE, "help": "other trainings on the same data, counted by composition"},
+    "--tuning": {"metavar": "TRIALS", "help": "the best of a random number of trainings was"
+                 ' published: "geometric 0.1", "logarithmic 0.03", "poisson 10",'
+                 ' "negative-binomial 0.5 0.06"'},
     "--format": {"choices": ("md", "html", "json"), "default": "md", "help": "(default: md)"},
     "--output": {"help": "file to write, instead of the terminal"},
 }
@@ -358,9 +431,13 @@ _FIND = [name.replace("_", "-") for name in SOUGHT]
 _TARGET: _Flags = {
     "--find": {"choices": _FIND, "default": "sigma", "help": "(default: sigma)"},
     "--guarantee": {"choices": NAMES, "default": NAMES[0], "help": f"(default: {NAMES[0]})"},
-    "--epsilon": {**_NUMBER, "required": True, "help": "the largest epsilon allowed"},
+    "--epsilon": {**_NUMBER, "help": "the largest epsilon allowed, at --delta"},
+    "--advantage": {**_NUMBER, "help": "instead: the largest advantage of an attack, δ(0)"},
+    "--tpr": {**_NUMBER, "help": "instead: the largest true positive rate, at --fpr"},
+    "--fpr": {**_NUMBER, "help": "false positive rate"},
     "--sigma": {**_NUMBER, "help": "as for account, where steps or batch size are sought"},
 }
+_AT: _Flags = {"--delta": {**_NUMBER, "help": _DELTA}}
 _SEED = "makes the run repeatable, and the noise guessable (default: a secret seed)"
 _TRAINING: _Flags = {
     "--batch-size": {**_WHOLE, "default": 256, "help": f"{_EXPECTED} (default: 256)"},
@@ -382,8 +459,8 @@ _PROOF: _Flags = {
     "--lower": {**_NUMBER, "help": "a published lower bound: is it proved to be wrong?"},
 }
 _COMMANDS: dict[str, tuple[Callable[[argparse.Namespace], str], _Flags]] = {
-    "account": (_account, _SIGMA | _SIZE | _WAYS | _QUESTION | _JSON),
-    "calibrate": (_calibrate, _TARGET | _SIZE | _QUESTION | _JSON),
+    "account": (_account, _SIGMA | _SIZE | _WAYS | _QUESTION | _RISK | _JSON),
+    "calibrate": (_calibrate, _TARGET | _SIZE | _AT | _ORDERS | _JSON),
     "report": (_report, _SIGMA | _SIZE | _WAYS | _CLIP | _QUESTION | _PAGE | _PROVED),
     "certify": (_certify, _NEEDED | _SIZE | _CERTIFICATE),
     "verify": (_verify, _PROOF),

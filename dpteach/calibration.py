@@ -20,9 +20,11 @@ from dpteach.accountants import NAMES, account, run_under
 from dpteach.guarantees import Guarantee, Kind
 from dpteach.moments import Orders
 from dpteach.numerics.roots import safe_root
+from dpteach.risk import advantage as advantage_of
+from dpteach.risk import true_positive_rate
 from dpteach.run import NoisySGD, Relation
 
-__all__ = ["SOUGHT", "Calibrated", "Sought", "calibrate"]
+__all__ = ["SOUGHT", "Calibrated", "CalibratedRisk", "Sought", "calibrate", "calibrate_risk"]
 
 Sought = Literal["sigma", "steps", "batch_size"]
 SOUGHT = ("sigma", "steps", "batch_size")
@@ -117,6 +119,81 @@ def calibrate(
     return Calibrated(
         sought=sought, value=value, run=run, relation=relation, guarantee=guarantee,
         kind=found.kind, epsilon=ask(value), delta=delta,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class CalibratedRisk:
+    """What `calibrate_risk` found: the least `sigma`, the `run`, and the `reached` risk.
+
+    >>> found = calibrate_risk("add-remove", advantage=0.3, guarantee="clt", rate=1.0, steps=1)
+    >>> 0.299 <= found.reached <= found.target
+    True
+    """
+
+    sigma: float
+    run: NoisySGD
+    relation: Relation
+    guarantee: str
+    kind: Kind
+    target: float
+    reached: float
+
+
+def calibrate_risk(
+    relation: Relation, *, advantage: float | None = None, tpr: float | None = None,
+    fpr: float | None = None, guarantee: str = "tensor-power", orders: Orders = "integer",
+    **facts: Any,
+) -> CalibratedRisk:  # fmt: skip
+    """The least σ for which every attack's success is at most what's given.
+
+    Parameters
+    ----------
+    relation, guarantee, orders, facts : as for `calibrate`, whose least σ this is, with its
+        tolerance of 1e-3 (relative).
+    advantage : largest advantage δ(0), in (0, 1). Or instead of it:
+    tpr, fpr : largest true positive rate at the false positive rate `fpr`; 0 < fpr < tpr < 1.
+
+    A promise about one α says little about smaller ones: say first which α matters (chapter 20).
+
+    Raises `ValueError` for a risk that no σ in the domain reaches, with the reason.
+
+    >>> facts = dict(n=60000, batch_size=256, epochs=15)
+    >>> round(calibrate_risk("add-remove", advantage=0.1, **facts).sigma, 2)
+    1.2
+    """
+    domain.one_of("guarantee", guarantee, NAMES)
+    if advantage is not None:
+        one_of_them = tpr is None and fpr is None
+        domain.require("tpr", tpr, one_of_them, "left out", "the advantage is given")
+        target, what = domain.number("advantage", advantage, "(0, 1)"), "advantage"
+        risk: Callable[[Guarantee], float] = advantage_of
+    else:
+        alpha = domain.number("fpr", fpr, "(0, 1)", "it's the test's false positive rate")
+        advice = "a blind guess has a true positive rate equal to fpr"
+        target, what = domain.number("tpr", tpr, f"({alpha!r}, 1)", advice), f"tpr at fpr {alpha:g}"
+        risk = lambda found: float(true_positive_rate(found, alpha))  # noqa: E731
+    given = facts.get("sigma")
+    domain.require("sigma", given, given is None, "left out", "it's what is sought")
+
+    @functools.cache
+    def made(sigma: float) -> tuple[NoisySGD, Guarantee]:
+        run = run_under(relation, **{**facts, "sigma": sigma})
+        return run, account(run, relation, orders)[guarantee]
+
+    @functools.cache
+    def ask(sigma: float) -> float:
+        return risk(made(sigma)[1])
+
+    def refuse(sigma: float, what_is: str) -> ValueError:
+        start = f"{what} = {target:g} isn't reached by {guarantee}"
+        return ValueError(f"{start}: with sigma = {sigma:.4g} it's {what_is} {ask(sigma):.4g}")
+
+    sigma = _least_sigma(ask, target, refuse)
+    run, found = made(sigma)
+    return CalibratedRisk(
+        sigma=sigma, run=run, relation=relation, guarantee=guarantee, kind=found.kind,
+        target=target, reached=ask(sigma),
     )  # fmt: skip
 
 

@@ -19,13 +19,18 @@ from typing import Any
 import numpy as np
 
 from dpteach import domain
-from dpteach.accountants import account, proved, summary
+from dpteach.accountants import account, assumptions, proved, summary
 from dpteach.guarantees import GaussianGuarantee, Guarantee, f_epsilon_delta, shown
 from dpteach.moments import Orders
 from dpteach.numerics.roots import safe_root
+from dpteach.risk import risk
 from dpteach.run import BY_EPOCHS, NoisySGD, Phases, Relation
+from dpteach.tuning import BestOfRandom, Trials
 
-__all__ = ["as_text", "epsilon_text", "group_epsilon", "statement", "to_html", "to_markdown"]
+__all__ = [
+    "as_text", "epsilon_text", "group_epsilon", "percent", "risk_of", "statement", "to_html",
+    "to_markdown",
+]  # fmt: skip
 
 _BATCHES = {
     "poisson": "Poisson batches of {} records expected",
@@ -88,7 +93,7 @@ def group_epsilon(guarantee: Guarantee, records: int, delta: float) -> float:
 def statement(
     run: NoisySGD | Phases | Sequence[NoisySGD], relation: Relation, delta: float,
     *, orders: Orders = "integer", unit: str = "record", records_per_unit: int = 1,
-    tuning_runs: int | None = None,
+    tuning_runs: int | None = None, tuning: str | Trials | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """Everything that a reader needs to check a privacy claim, ready for JSON.
 
@@ -101,6 +106,8 @@ def statement(
     tuning_runs : trainings on the same data besides this one, with the same parameters at most as
         revealing. They're counted by composition: T·(tuning_runs + 1) steps. None says that they
         weren't counted.
+    tuning : instead of it, the distribution of a random number of trainings of which the best one
+        was published, as `Trials` or in words such as "geometric 0.1" (chapter 22).
 
     Raises `ValueError` as `account` does, and for the other arguments.
 
@@ -115,26 +122,64 @@ def statement(
     domain.require("records_per_unit", k, named, "1 for a record", advice)
     if tuning_runs is not None:
         tuning_runs = domain.whole_number("tuning_runs", tuning_runs, "[0, 1e6]")
+        advice = "trainings are counted one way"
+        domain.require("tuning", tuning, tuning is None, "left out", advice)
+    trials = Trials.parse(tuning) if isinstance(tuning, str) else tuning
     trainings = (tuning_runs or 0) + 1
     facts = summary(run, relation, delta, orders)
     rows = facts["guarantees"]
     one = run if isinstance(run, NoisySGD | Phases) else Phases(tuple(run))
-    if k > 1 or trainings > 1:
+    alone = account(run, relation, orders)
+    whole: Mapping[str, Guarantee] = alone
+    claimed = rows
+    if trials is not None:
+        whole = {"best-of-random": _best(one, relation, trials)}
+        claimed = [_claimed_row(whole["best-of-random"], k, delta)]
+    elif k > 1 or trainings > 1:
+        whole = account(_repeated(one, trainings), relation, orders)
         claimed = _claimed(_repeated(one, trainings), relation, delta, orders, k)
-    else:
-        claimed = rows
     facts |= {
         "n": one.n,
         **_physical(one),
         "unit": unit,
         "records_per_unit": k,
         "tuning_runs": tuning_runs,
+        "tuning": None if trials is None else str(trials),
         "claimed": claimed,
         "quoted": _quoted(claimed),
-        "curve": _curve(account(run, relation, orders), rows, delta),
+        "risk": risk_of(whole, claimed) if k == 1 else None,
+        "curve": _curve(alone, rows, delta),
     }
     facts["warnings"].extend(_more_warnings(facts))
     return facts | {"sentence": _sentence(facts), "not_to_claim": _not_to_claim(facts)}
+
+
+def _best(run: NoisySGD | Phases, relation: Relation, trials: Trials) -> Guarantee:
+    """The best of a random number of runs."""
+    has_law = isinstance(run, NoisySGD) and run.has_laws(relation)
+    advice = "the bound is proved for one training whose step has a law: count by tuning_runs"
+    domain.require("tuning", str(trials), has_law, "left out for this run", advice)
+    assert isinstance(run, NoisySGD)
+    law, sentence = run.laws(relation)[0], assumptions(run, relation)
+    return BestOfRandom(law=law, steps=run.steps, trials=trials, assumptions=sentence)
+
+
+def risk_of(
+    guarantees: Mapping[str, Guarantee], rows: list[dict[str, Any]]
+) -> dict[str, Any] | None:
+    """The risk by the guarantee with the least proved ε, or by the next one where it says nothing.
+
+    >>> run = NoisySGD.abadi16(rate=0.01, sigma=4.0, steps=1000)
+    >>> rows = summary(run, "add-remove", 1e-5)["guarantees"]
+    >>> risk_of(account(run, "add-remove"), rows)["of"]
+    'tensor-power'
+    """
+    found = None
+    for row in proved(rows):
+        found = risk(guarantees[row["name"]])
+        if found["true_positive_rate"][-1]["at_most"] < 1:
+            break
+    return found
 
 
 def _repeated(run: NoisySGD | Phases, trainings: int) -> NoisySGD | Phases:
@@ -239,7 +284,14 @@ def _more_warnings(facts: dict[str, Any]) -> list[str]:
         found.append(f"the curve and its pair are by {of}: {least} can't draw its own for this run")
     if facts["quoted"] is None:
         found += [f"{row['name']} proves nothing: {row['reason']}" for row in facts["claimed"][:1]]
-    if facts["tuning_runs"] is None:
+    if facts["risk"]:
+        found += facts["risk"]["warnings"]
+    if facts["tuning"] is not None:
+        found.append(
+            "the number of trials, the other trials and their scores count as secret, and so does "
+            "how long the tuning took; the score itself is part of the trial (chapter 22)"
+        )
+    elif facts["tuning_runs"] is None:
         found.append("trainings made on the same data to choose parameters aren't counted")
     if facts["records_per_unit"] == 1:
         whose = "person" if unit == "record" else unit
@@ -284,6 +336,8 @@ def _whose(facts: dict[str, Any]) -> str:
 
 def _counted(facts: dict[str, Any]) -> str:
     others = facts["tuning_runs"]
+    if facts["tuning"] is not None:
+        return f", published as the best of {facts['tuning']}"
     return f", all {others + 1} trainings on these data counted" if others else ""
 
 
@@ -327,7 +381,8 @@ def as_text(value: Any) -> str:
 def _facts_table(facts: dict[str, Any]) -> list[list[str]]:
     delta, n, relation = (facts[key] for key in ("delta", "n", "convention"))
     why = f"; 1/n = {1 / n:.3g}, so n·delta = {n * delta:.2g}" if n else "; n isn't known"
-    others, parts = facts["tuning_runs"], _parts(facts)
+    parts = _parts(facts)
+    counted = "not counted" if facts["tuning_runs"] is None else as_text(facts["tuning_runs"])
     table = [["fact", "value"], ["records n", as_text(n)]]
     for number, part in enumerate(parts, 1):
         of_phase = f", phase {number}" if len(parts) > 1 else ""
@@ -336,7 +391,7 @@ def _facts_table(facts: dict[str, Any]) -> list[list[str]]:
         ["neighbours", f"{relation}: one record {_CHANGE[relation]}"],
         ["unit of privacy", f"{facts['unit']}, at most {facts['records_per_unit']} record(s) each"],
         ["delta", f"{delta:g}{why}"],
-        ["other trainings on these data", "not counted" if others is None else as_text(others)],
+        ["other trainings on these data", facts["tuning"] or counted],
     ]
 
 
@@ -355,13 +410,36 @@ def _part_rows(part: dict[str, Any]) -> list[tuple[str, str]]:
 def _guarantees_table(facts: dict[str, Any]) -> list[list[str]]:
     table = [["guarantee", "kind", "epsilon, one record, this run"]]
     table += [[row["name"], row["kind"], epsilon_text(row)] for row in facts["guarantees"]]
-    if facts["records_per_unit"] == 1 and not facts["tuning_runs"]:
+    if facts["claimed"] == facts["guarantees"]:
         return table
     counted = {row["name"]: epsilon_text(row) for row in facts["claimed"]}
     table[0].append("epsilon, all counted")
     for line in table[1:]:
-        line.append(counted.get(line[0], "not computed"))
+        line.append(counted.pop(line[0], "not computed"))
+    kinds = {row["name"]: row["kind"] for row in facts["claimed"]}
+    return table + [[name, kinds[name], "", epsilon] for name, epsilon in counted.items()]
+
+
+def _risk_table(found: dict[str, Any]) -> list[list[str]]:
+    """True positives and beliefs at each false positive rate."""
+    beliefs = {(row["prior"], row["false_positive_rate"]): row for row in found["posterior"]}
+    priors = sorted({prior for prior, _ in beliefs})
+    heads = ["falsely accused", "found at most"]
+    table = [heads + [f"sure at most, believed {prior:.0%} before" for prior in priors]]
+    for row in found["true_positive_rate"]:
+        rate = row["false_positive_rate"]
+        shares = [row["at_most"], *(beliefs[prior, rate]["at_most"] for prior in priors)]
+        table.append([f"{rate:.1%}", *(percent(share) for share in shares)])
     return table
+
+
+def percent(share: float) -> str:
+    """A share that's an upper bound, in per cent, rounded up.
+
+    >>> percent(0.146281)
+    '14.7 %'
+    """
+    return f"{shown('upper bound', 100 * share, 3)} %"
 
 
 def _blocks(facts: dict[str, Any]) -> list[tuple[str, Any]]:
@@ -373,9 +451,17 @@ def _blocks(facts: dict[str, Any]) -> list[tuple[str, Any]]:
         ("h2", "What was run"), ("table", _facts_table(facts)),
         ("h2", "What it guarantees"), ("table", _guarantees_table(facts)),
         *([("p", facts["proved"])] if "proved" in facts else []), ("svg", facts["curve"]),
+        *_risk_blocks(facts["risk"]),
         ("h2", "Warnings"), ("ul", facts["warnings"]),
         ("h2", "Not to claim"), ("ul", facts["not_to_claim"]),
     ]  # fmt: skip
+
+
+def _risk_blocks(found: dict[str, Any] | None) -> list[tuple[str, Any]]:
+    if found is None:
+        return []
+    sentence = f"{found['sentence']} (By {found['of']}, {found['kind']}, for one record.)"
+    return [("h2", "What an attacker can do"), ("p", sentence), ("table", _risk_table(found))]
 
 
 def to_markdown(facts: dict[str, Any]) -> str:
