@@ -47,6 +47,7 @@ from dpteach.accountants import (
 )
 from dpteach.calibration import SOUGHT, calibrate, calibrate_risk
 from dpteach.guarantees import shown
+from dpteach.imports import NOISE_PER, read_dp_event, read_opacus
 from dpteach.moments import ORDERS
 from dpteach.report import (
     as_text,
@@ -63,7 +64,7 @@ __all__ = ["main", "program"]
 
 _TYPED = (
     "batch_size", "batches_per_epoch", "largest_batch", "tuning_runs", "clip_norm",
-    "learning_rate", "stop_after",
+    "learning_rate", "stop_after", "dp_event", "noise_per",
 )  # fmt: skip
 _OPTION_OF = {"records_per_unit": "records-per-user"}  # argument of a function: what was typed
 _OPTION_OF |= {name: name.replace("_", "-") for name in _TYPED}
@@ -78,7 +79,8 @@ class _Parser(argparse.ArgumentParser):
             file.write(message)
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(imported: bool = False) -> argparse.ArgumentParser:
+    """With an imported run the relation may be left out: it's the other library's."""
     purpose = "What a run of noisy SGD guarantees, by every accountant."
     top = _Parser(prog="dpteach", description=purpose)
     top.add_argument("--version", action="version", version=f"dpteach {dpteach.__version__}")
@@ -92,8 +94,9 @@ def _parser() -> argparse.ArgumentParser:
         )  # fmt: skip
         if name != "verify":  # a certificate says it itself
             one.add_argument(
-                "--relation", "--convention", choices=RELATIONS, required=True,
-                help="neighbours, with their sampling",
+                "--relation", "--convention", choices=RELATIONS, help="neighbours, with their"
+                " sampling; with --opacus or --dp-event add-remove if you don't say",
+                required=not (imported and "--opacus" in options),
             )  # fmt: skip
         for option, settings in options.items():
             one.add_argument(*option.split(), **settings)
@@ -110,12 +113,22 @@ def _facts(args: argparse.Namespace) -> dict[str, Any]:
 
 def _run(args: argparse.Namespace) -> NoisySGD | Phases:
     facts = _facts(args)
-    if not args.phases:
+    told = {"phases": args.phases, "opacus": args.opacus, "dp_event": args.dp_event}
+    sources = [name for name, value in told.items() if value is not None]
+    if args.noise_per is not None:
+        advice = "it says what the noise of --dp-event is a multiple of"
+        domain.require("noise_per", args.noise_per, sources == ["dp_event"], "left out", advice)
+    if not sources:
         return run_under(args.relation, **facts)
     typed = [f"--{name.replace('_', '-')}" for name in facts if name != "clip_norm"]
-    advice = "each phase says its own sigma, rate and steps"
-    domain.require(typed[0] if typed else "", "given", not typed, "left out", advice)
-    return phases_under(args.relation, args.phases)
+    extra = typed + [f"--{name.replace('_', '-')}" for name in sources[1:]]
+    advice = f"--{sources[0].replace('_', '-')} says sigma, rate and steps"
+    domain.require(extra[0] if extra else "", "given", not extra, "left out", advice)
+    if args.phases is not None:
+        return phases_under(args.relation, args.phases)
+    if args.opacus is not None:
+        return read_opacus(args.opacus)
+    return read_dp_event(args.dp_event, args.relation, args.noise_per)
 
 
 def _account(args: argparse.Namespace) -> str:
@@ -131,6 +144,7 @@ def _account(args: argparse.Namespace) -> str:
 --phases 1.3:0.0042667:2000,1.6:0.0085333:1000
       python -m dpteach account --relation add-remove --n 60000 --batch-size 256 --epochs 15 \
 --sigma 1.3 --delta 1e-5 --risk
+      python -m dpteach account --opacus history.json --delta 1e-5
     """
     run = _run(args)
     found = summary(run, args.relation, args.delta, args.orders)
@@ -408,6 +422,14 @@ _WAYS: _Flags = {
     "--phases": {"type": _plan, "metavar": "PLAN", "help": "SIGMA:RATE:STEPS of each phase, with"
                  " commas between, instead of one run"},
 }  # fmt: skip
+_IMPORTS: _Flags = {
+    "--opacus": {"metavar": "FILE", "help": "instead: JSON of an Opacus accountant's history,"
+                 " [[noise multiplier, sample rate, steps], …]"},
+    "--dp-event": {"metavar": "FILE", "help": "instead: an event of dp-accounting, its repr or"
+                   " JSON"},
+    "--noise-per": {"choices": NOISE_PER, "help": "under replace-one: what the event's noise"
+                    " multiplier is a multiple of"},
+}  # fmt: skip
 _DELTA = "δ, in (0, 1); below 1/n"
 _ORDERS: _Flags = {
     "--orders": {"choices": ORDERS, "default": "integer", "help": "of moments (default: integer)"},
@@ -459,9 +481,11 @@ _PROOF: _Flags = {
     "--lower": {**_NUMBER, "help": "a published lower bound: is it proved to be wrong?"},
 }
 _COMMANDS: dict[str, tuple[Callable[[argparse.Namespace], str], _Flags]] = {
-    "account": (_account, _SIGMA | _SIZE | _WAYS | _QUESTION | _RISK | _JSON),
+    "account": (_account, _SIGMA | _SIZE | _WAYS | _IMPORTS | _QUESTION | _RISK | _JSON),
     "calibrate": (_calibrate, _TARGET | _SIZE | _AT | _ORDERS | _JSON),
-    "report": (_report, _SIGMA | _SIZE | _WAYS | _CLIP | _QUESTION | _PAGE | _PROVED),
+    "report": (
+        _report, _SIGMA | _SIZE | _WAYS | _IMPORTS | _CLIP | _QUESTION | _PAGE | _PROVED,
+    ),
     "certify": (_certify, _NEEDED | _SIZE | _CERTIFICATE),
     "verify": (_verify, _PROOF),
     "train": (_train, _NEEDED | _STEPS | _ORDERS | _TRAINING | _PAGE),
@@ -502,7 +526,11 @@ def _tell(text: str) -> None:
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command; the exit code is 0, or 2 for bad input."""
-    args = _parser().parse_args(argv)
+    typed = sys.argv[1:] if argv is None else argv
+    imported = any(word.startswith(("--opacus", "--dp-event")) for word in typed)
+    args = _parser(imported).parse_args(typed)
+    if getattr(args, "relation", "") is None:
+        args.relation = "add-remove"  # as both libraries' accountants mean it
     try:
         path = _checked_output(getattr(args, "output", None))
         _deliver(_COMMANDS[args.command][0](args), path)

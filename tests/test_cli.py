@@ -264,6 +264,7 @@ COMMAND = [sys.executable, "-W", "error", "-m", "dpteach"]
 def test_help_teaches_and_its_examples_run(ask, command, tmp_path, monkeypatch):
     """Relations and kinds stand there; what it shows can be typed as it is."""
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "history.json").write_text("[[1.3, 0.0042666667, 3516]]")
     text = ask([command, "--help"])[1]
     for words in ("sigma × clip_norm", "2 × sigma × clip_norm", "asymptotic", "examples:"):
         assert words in text
