@@ -152,6 +152,15 @@
   };
   const lossTail = (law, q, sigma, z) => TAILS[law](q, 1 / sigma, z);
 
+  /* Q(L > z), of the other law of the pair. */
+  const TAILS_UNDER_Q = {
+    gaussian: (q, mu, z) => Phi(-mu / 2 - z / mu),
+    remove: (q, mu, z) => Phi(-whereLoss(q, mu, z)),
+    add: (q, mu, z) => lower(q, mu, whereLoss(q, mu, -z)),
+    replace: (q, mu, z) => z >= 0 ? Phi(-whereLoss(q, mu, z)) : 1 - upper(q, mu, whereLoss(q, mu, -z)),
+  };
+  const lossTailUnderQ = (law, q, sigma, z) => TAILS_UNDER_Q[law](q, 1 / sigma, z);
+
   /* δ(ε) of one step, ε ≥ 0. */
   function mixtureDelta(q, mu, epsilon) {
     const shifted = epsilon < 1 ? Math.log1p(Math.expm1(epsilon) / q)
@@ -273,7 +282,7 @@
 
   window.dpteachLive = {
     erf, erfc, erfcx, Phi, logPhi, PhiInverse, density, logSumExp, gaussianDelta, gaussianEpsilon, gaussianTradeoff,
-    pairTradeoff, chi2Plus, fixedMu, poissonMu, limitMu, stepsOf, mixtureLoss, lossTail, lossDelta, lossDensity, atom,
+    pairTradeoff, chi2Plus, fixedMu, poissonMu, limitMu, stepsOf, mixtureLoss, lossTail, lossTailUnderQ, lossDelta, lossDensity, atom,
     logMoment, momentsEpsilon, lemma3Leading, lemma3Bound, lemma3Largest, exactCurve, epsilonOf,
   };
 })();
