@@ -3,8 +3,10 @@
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -313,3 +315,19 @@ def test_the_import_is_light():
     code = f"import sys, dpteach; print({heavy} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout == "set()\n"
+
+
+PAGE = Path(dpteach.__file__).parents[1] / "book" / "what-to-do-when.md"
+
+
+@pytest.mark.parametrize("line", re.findall(r"^python -m dpteach (.*)$",
+                                            PAGE.read_text("utf-8"), re.MULTILINE))
+def test_what_to_do_when_shows_commands_that_run(ask, line, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    if line.startswith("verify"):
+        pytest.importorskip("flint")
+        certify = re.search(r"^python -m dpteach (certify .*)$", PAGE.read_text("utf-8"), re.M)[1]
+        assert ask(shlex.split(certify))[0] == 0
+    code, out, err = ask(shlex.split(line))
+    assert code == 0, err
+    assert out or (tmp_path / "run.json").exists()
