@@ -44,7 +44,7 @@ def page(tmp_path_factory):
     """Writes the page; gives its address for a theme."""
     def write(theme="light"):
         scripts = "".join(f'<script defer src="{LIVE.as_uri()}/{name}.js"></script>'
-                          for name in ("maths", "grid", "draw", *NAMES))
+                          for name in ("maths", "power", "grid", "draw", *NAMES))
         figures = "".join(FIGURE.format(name, LIVE.as_uri()) for name in NAMES)
         path = tmp_path_factory.mktemp("live") / "page.html"
         path.write_text(PAGE.format(theme=theme, live=LIVE.as_uri(), scripts=scripts,
@@ -363,8 +363,9 @@ def test_names_for_a_screen_reader(wide, page):
     labels = each(wide, ".live-drawing > svg", "[e.getAttribute('role'), e.ariaLabel]")
     ids = each(wide, "[id]", "e.id")
     assert nameless == 0 and len(ids) == len(set(ids))
-    assert len(labels) == 8 and all(role == "img" and len(label) > 40 for role, label in labels)
-    assert wide.run("return document.querySelectorAll('[aria-live=polite]').length") == 4
+    assert len(labels) == 2 * len(NAMES)
+    assert all(role == "img" and len(label) > 40 for role, label in labels)
+    assert wide.run("return document.querySelectorAll('[aria-live=polite]').length") == len(NAMES)
 
 
 def test_the_console_stays_silent_and_nothing_is_asked_for_outside(page):
@@ -405,7 +406,7 @@ def test_without_scripts_the_static_picture_stands(page):
         browser.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
         browser.open(page())
         pictures = browser.driver.find_elements("css selector", ".live img")
-        assert len(pictures) == 4 and all(p.is_displayed() and p.size["height"] > 100
+        assert len(pictures) == len(NAMES) and all(p.is_displayed() and p.size["height"] > 100
                                           for p in pictures)
         assert browser.driver.find_elements("css selector", ".live input") == []
 

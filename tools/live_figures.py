@@ -15,7 +15,7 @@ from docutils import nodes
 from sphinx.directives.patches import Figure
 from sphinx.errors import ExtensionError
 
-NAMES = ("tradeoff", "loss", "moments", "clipping")
+NAMES = ("front", "tradeoff", "loss", "moments", "clipping")
 HINT = "<noscript><p><em>With scripting on, this figure has sliders.</em></p></noscript>"
 
 
@@ -56,7 +56,7 @@ def add_scripts(app, page, template, context, doctree):
     used = {node["figure"] for node in doctree.findall(live_figure)}
     if not used:
         return
-    for name in ("maths", "grid", "draw", *(name for name in NAMES if name in used)):
+    for name in ("maths", "power", "grid", "draw", *(name for name in NAMES if name in used)):
         if not any((folder / "live" / f"{name}.js").is_file() for folder in static_folders(app)):
             raise ExtensionError(f"live/{name}.js isn't there: `make live` writes the grid and the "
                                  f"pictures")

@@ -35,6 +35,7 @@ from dpteach.guarantees import GaussianGuarantee, f_epsilon_delta
 from dpteach.laws import GaussianLaw, PoissonLaw, SubsampledLaw, gaussian_delta
 from dpteach.limits import clt_guarantee
 from dpteach.moments import MomentsGuarantee, log_e2_integer
+from dpteach.run import NoisySGD
 from dpteach.tensor_power import TensorPower
 
 LIVE = ROOT / "book" / "_static" / "live"
@@ -203,9 +204,31 @@ def draw_clipping():
     save(fig, "clipping")
 
 
+def draw_front():
+    """Run A, add-remove: every attack's errors, and the Gaussian pair with its point at 1 %."""
+    run = TensorPower(laws=NoisySGD.abadi16(rate=256 / 60000, sigma=1.3, steps=3516).laws(
+        "add-remove"), steps=3516)
+    fig, (plane, seen) = figure(
+        ["accused of the absent (α)", "what the attacker measures (noise standard deviations)"],
+        ["missed of the present (β)", "density"], columns=2)
+    alpha = np.linspace(0, 1, 201) ** 2
+    plane.plot(alpha, run.f(alpha))
+    plane.plot([0, 1], [1, 0], color="gray", linewidth=0.8, linestyle=":")
+    plane.plot(0.01, run.f(0.01), "o", color=COLORS[1])
+    cut = norm.isf(0.01)
+    shift = cut + norm.ppf(1 - float(run.f(0.01)))
+    x = np.linspace(-3.5, 5.5, 300)
+    seen.plot(x, norm.pdf(x), label="a training without you")
+    seen.plot(x, norm.pdf(x - shift), label="a training with you")
+    seen.fill_between(x, norm.pdf(x - shift), where=x > cut, alpha=0.2)
+    seen.axvline(cut, color="gray", linewidth=0.8, linestyle=":")
+    seen.legend()
+    save(fig, "front")
+
+
 def main():
     LIVE.mkdir(exist_ok=True)
-    for draw in (draw_tradeoff, draw_loss, draw_moments, draw_clipping):
+    for draw in (draw_front, draw_tradeoff, draw_loss, draw_moments, draw_clipping):
         draw()
     with Pool() as pool:
         write_grid(grid(pool))

@@ -71,6 +71,8 @@
     return String(Number(text));
   }
 
+  const plain = (x) => (x < 1e-3 ? x.toExponential() : String(x));  // 1e-5, not 0.00001
+
   function answer(ask) {
     const { relation, rate, sigma, steps, delta } = ask;
     const power = live.tensorPower(relation, rate, sigma, steps, delta);
@@ -90,7 +92,7 @@
   function warnings(ask) {
     const found = [];
     if (ask.n === null) found.push("n isn't known, so nothing can be said of delta against 1/n");
-    else if (ask.delta >= 1 / ask.n) found.push(`delta = ${ask.delta} is at least 1/n = ${shown(1 / ask.n, "nearest")}: such a delta allows publishing a whole record`);
+    else if (ask.delta >= 1 / ask.n) found.push(`delta = ${plain(ask.delta)} is at least 1/n = ${shown(1 / ask.n, "nearest")}: such a delta allows publishing a whole record`);
     found.push(`all numbers are for ${WHERE[ask.relation].sampling} batches; shuffled passes over a list are another mechanism, and none of these numbers holds for them`);
     found.push("trainings made on the same data to choose parameters aren't counted");
     return found;
@@ -101,7 +103,7 @@
     const size = ask.m === null ? `${Number(ask.rate.toPrecision(6))}·n` : ask.m;
     return `The model was trained on ${data} by noisy SGD: ${ask.steps} updates, ${where.batches(size)}, each record's gradient clipped to norm ` +
       `${ask.clip}, Gaussian noise of standard deviation ${Number((where.unit * ask.sigma).toPrecision(6))} times that norm on the sum. It is ` +
-      `(${shown(found.epsilon, "up", 3)}, ${ask.delta})-differentially private when one record ${where.change} (epsilon: upper bound, ${found.by}, rounded up).`;
+      `(${shown(found.epsilon, "up", 3)}, ${plain(ask.delta)})-differentially private when one record ${where.change} (epsilon: upper bound, ${found.by}, rounded up).`;
   }
 
   function statement(ask, found) {
@@ -125,7 +127,7 @@
     plane.line(alphas.map((a) => [a, f(a)]), "live-1");
     const levels = live.plot(size, {
       x: [0, top], y: [Math.log(least), 0], logY: true, xLabel: "ε", yLabel: "δ", title: "Privacy profile",
-      description: `δ falls as ε grows, from ${shown(profile(0), "up", 3)} at ε = 0 to ${ask.delta} at ε = ${shown(found.power.high, "up", 4)}.`,
+      description: `δ falls as ε grows, from ${shown(profile(0), "up", 3)} at ε = 0 to ${plain(ask.delta)} at ε = ${shown(found.power.high, "up", 4)}.`,
     });
     levels.line(lines.map(([e, d]) => [e, Math.log(Math.max(d, 1e-300))]), "live-1").dot(found.power.high, Math.log(ask.delta), "live-dot");
     return [plane.svg(), levels.svg()];
@@ -173,7 +175,7 @@
         const ask = question(typed), found = answer(ask);
         problem.textContent = "";
         results.hidden = false;
-        table.replaceChildren(element("caption", {}, `ε at δ = ${ask.delta}, ${ask.steps} updates at rate ${Number(ask.rate.toPrecision(6))}`),
+        table.replaceChildren(element("caption", {}, `ε at δ = ${plain(ask.delta)}, ${ask.steps} updates at rate ${Number(ask.rate.toPrecision(6))}`),
           element("tr", {}, ...["guarantee", "kind", "ε", "what it is"].map((head) => element("th", { scope: "col" }, head))),
           ...found.rows.map((row) => element("tr", {}, ...row.map((cell) => element("td", {}, cell)))));
         text.value = statement(ask, found);
