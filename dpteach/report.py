@@ -19,13 +19,15 @@ from typing import Any
 import numpy as np
 
 from dpteach import domain
-from dpteach.accountants import account, assumptions, proved, summary
+from dpteach.accountants import account, answer, assumptions, proved, summary
 from dpteach.guarantees import GaussianGuarantee, Guarantee, f_epsilon_delta, shown
 from dpteach.moments import Orders
 from dpteach.numerics.roots import safe_root
 from dpteach.risk import risk
 from dpteach.run import BY_EPOCHS, NoisySGD, Phases, Relation
+from dpteach.tensor_power import TensorPower
 from dpteach.tuning import BestOfRandom, Trials
+from dpteach.users import user_laws
 
 __all__ = [
     "as_text", "epsilon_text", "group_epsilon", "percent", "risk_of", "statement", "to_html",
@@ -215,7 +217,13 @@ def _claimed(
         # every step sees all k records: their sum moves by at most k times as much
         run, k = replace(run, noise_multiplier=run.noise_multiplier / k), 1
     every = account(run, relation, orders)
-    return [_claimed_row(every[name], k, delta) for name in _QUICK]
+    rows = [_claimed_row(every[name], k, delta) for name in _QUICK]
+    if k > 1 and isinstance(run, NoisySGD) and run.sampling == "poisson" and run.steps:
+        if relation != "replace-one" and k <= 1000:  # then the k records have a law of their own
+            laws, sentence = user_laws(run, relation, k), assumptions(run, relation)
+            exact = TensorPower(laws=laws, steps=run.steps, assumptions=sentence)
+            rows[0] = answer(exact, delta)
+    return rows
 
 
 def _claimed_row(guarantee: Guarantee, k: int, delta: float) -> dict[str, Any]:
@@ -223,7 +231,10 @@ def _claimed_row(guarantee: Guarantee, k: int, delta: float) -> dict[str, Any]:
     epsilon = group_epsilon(guarantee, k, delta)
     if not math.isinf(epsilon):
         return row | {"epsilon": epsilon}
-    reason = f"no epsilon for {k} records follows from one record's at any delta from 1e-30 on"
+    reason = (
+        f"no epsilon for {k} records follows from one record's at any delta from 1e-30 on: lower "
+        "the most records of one unit, or draw units instead of records (chapter 20)"
+    )
     return row | {"epsilon": None, "reason": guarantee.reason if k == 1 else reason}
 
 
