@@ -358,7 +358,7 @@ class SubsampledLaw(Law):
     density φ(t) at -L(t), t > μ/2, and an atom (1-p)(1 - 2Φ(-μ/2)) at 0: the segment of slope -1 in
     C_p's graph. The law is symmetric.
 
-    C_p(G_mu) is a guarantee for Algorithm 1 (Theorem 5.1); that a data set attains it isn't known.
+    C_p(G_mu) is a guarantee for Algorithm 1 (Theorem 5.1); for T ≥ 2 steps nothing attains it.
 
     >>> round(SubsampledLaw(0.5, 1.0).atom, 6)
     0.191462

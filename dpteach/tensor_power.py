@@ -4,8 +4,8 @@ One step's law is put on a lattice from above and from below (`lattice`), its T-
 arithmetic may have added is counted. Both ends hold for real-valued noise and up to the rounding of double precision
 outside the FFT, which is counted by its order of magnitude, not by interval arithmetic.
 
-Under replace-one the law is C_p(G): the bracket is of the *guarantee* C_p(G_{1/σ})^{⊗T}. That some data set attains it
-isn't known. Under add/remove the Poisson pair is attained, and the bracket is of the run's exact privacy.
+Under replace-one the law is C_p(G): the bracket is of the *guarantee* C_p(G_{1/σ})^{⊗T}, which for T ≥ 2 no data set
+attains (chapter 11). Under add/remove the Poisson pair is attained, and the bracket is of the run's exact privacy.
 """
 
 from __future__ import annotations
