@@ -15,7 +15,7 @@ from live_figures import NAMES
 from live_grid import ERROR, LIVE, NODES, RANGES, SCALE, chebyshev, point
 from scipy import special
 
-from dpteach import bounds, guarantees, laws, limits, moments
+from dpteach import bounds, correlated, guarantees, hidden, laws, limits, moments
 from dpteach.run import steps_for_epochs
 from dpteach.tensor_power import TensorPower
 
@@ -413,6 +413,22 @@ def test_without_scripts_the_static_picture_stands(page):
 
 def test_with_scripts_the_static_picture_is_gone(wide):
     assert wide.driver.find_elements("css selector", ".live img") == []
+
+
+@pytest.mark.parametrize("bands, steps", [(1, 64), (8, 100), (32, 512), (1024, 64)])
+def test_correlated_noise(wide, bands, steps):
+    found = wide.run(f"return dpteachLive.correlated.deviations({bands}, {steps})")
+    c = correlated.prefix_root(min(bands, steps))
+    rms, largest = correlated.workload_error(c, steps)
+    sens = correlated.sensitivity(c, steps, 1, 1)
+    assert found[-1] == pytest.approx(sens * largest, rel=1e-9)
+    assert np.sqrt(np.mean(np.square(found))) == pytest.approx(sens * rms, rel=1e-9)
+
+
+@pytest.mark.parametrize("c, steps", [(0, 10), (0.5, 1), (0.98, 400), (0.999, 10_000), (1, 50)])
+def test_hidden_iterates(wide, c, steps):
+    found = wide.run(f"return dpteachLive.hidden.last({c}, {steps})")
+    assert found == pytest.approx(hidden.hidden_mu(0.1, c, steps), rel=1e-9)
 
 
 def test_weight():

@@ -15,7 +15,7 @@ from docutils import nodes
 from sphinx.directives.patches import Figure
 from sphinx.errors import ExtensionError
 
-NAMES = ("front", "tradeoff", "loss", "moments", "clipping")
+NAMES = ("front", "tradeoff", "loss", "moments", "clipping", "correlated", "hidden")
 HINT = "<noscript><p><em>With scripting on, this figure has sliders.</em></p></noscript>"
 
 

@@ -22,6 +22,7 @@ from multiprocessing import Pool
 from pathlib import Path
 
 import numpy as np
+from matplotlib import rc_context
 from matplotlib.patches import Circle
 from scipy.optimize import brentq
 from scipy.stats import norm
@@ -31,7 +32,9 @@ from frame import ROOT
 
 from dpteach.bounds import lemma3_bound, lemma3_leading, lemma3_region
 from dpteach.classroom.figures import COLORS, figure
-from dpteach.guarantees import GaussianGuarantee, f_epsilon_delta
+from dpteach.correlated import inverse_coefficients, prefix_root, sensitivity
+from dpteach.guarantees import GaussianGuarantee, f_epsilon_delta, gaussian_tradeoff
+from dpteach.hidden import hidden_mu
 from dpteach.laws import GaussianLaw, PoissonLaw, SubsampledLaw, gaussian_delta
 from dpteach.limits import clt_guarantee
 from dpteach.moments import MomentsGuarantee, log_e2_integer
@@ -115,7 +118,8 @@ def write_grid(tables):
 
 
 def save(fig, name):
-    fig.savefig(LIVE / f"{name}.svg", metadata={"Date": None})
+    with rc_context({"svg.fonttype": "none"}):
+        fig.savefig(LIVE / f"{name}.svg", metadata={"Date": None})
 
 
 def draw_tradeoff():
@@ -226,9 +230,41 @@ def draw_front():
     save(fig, "front")
 
 
+def draw_correlated():
+    """512 steps at 1-GDP, each record once: noise in the sums with 32 bands and with one."""
+    fig, (sums, column) = figure(
+        ["step t", "steps later"], ["noise in θ's sum (std, in C at 1-GDP)", "share of z in w"],
+        columns=2)
+    for bands, name in ((32, "correlated noise"), (1, "independent noise")):
+        c = prefix_root(bands)
+        w = inverse_coefficients(c, 512)
+        spread = sensitivity(c, 512, 1, 1) * np.sqrt(np.cumsum(np.cumsum(w) ** 2))
+        sums.plot(np.arange(1, 513)[::8], spread[::8], label=name)
+    column.plot(inverse_coefficients(prefix_root(32), 40), "o-", markersize=3)
+    sums.legend()
+    save(fig, "correlated")
+
+
+def draw_hidden():
+    """c = 0.98, one step 0.1-GDP, 400 steps: the last iterate, and all of them."""
+    fig, (growth, errors) = figure(["steps T", "type I error α"], ["μ", "type II error β"],
+                                   columns=2)
+    steps = np.arange(1, 401, 7)
+    last = [hidden_mu(0.1, 0.98, int(t)) for t in steps]
+    growth.plot(steps, last, label="the last iterate alone")
+    growth.plot(steps, 0.1 * np.sqrt(steps), label="all iterates")
+    alpha = np.linspace(0, 1, 80) ** 2
+    for mu in (last[-1], 2.0):
+        errors.plot(alpha, gaussian_tradeoff(mu, alpha))
+    errors.plot([0, 1], [1, 0], color="gray", linewidth=0.8, linestyle=":")
+    growth.legend()
+    save(fig, "hidden")
+
+
 def main():
     LIVE.mkdir(exist_ok=True)
-    for draw in (draw_front, draw_tradeoff, draw_loss, draw_moments, draw_clipping):
+    for draw in (draw_front, draw_tradeoff, draw_loss, draw_moments, draw_clipping,
+                 draw_correlated, draw_hidden):
         draw()
     with Pool() as pool:
         write_grid(grid(pool))
