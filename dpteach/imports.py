@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -256,7 +256,8 @@ def _value(node: ast.expr) -> Any:
     if isinstance(node, ast.Constant) and type(node.value) in (int, float):
         return node.value
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        return -_value(node.operand)
+        if isinstance(node.operand, ast.Constant):
+            return -_value(node.operand)
     if isinstance(node, ast.List | ast.Tuple):
         return [_value(one) for one in node.elts]
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute):
@@ -265,10 +266,17 @@ def _value(node: ast.expr) -> Any:
         if name in _NUMPY and len(given) == 1:
             return given[0]
         named = {str(word.arg): _value(word.value) for word in node.keywords}
-        names = _FIELDS.get(name, ())
-        return {"class_name": name} | dict(zip(names, given, strict=False)) | named
+        return {"class_name": name} | _named(name, given) | named
     written = ast.unparse(node)[:60]
     raise ValueError(f"{written!r} isn't imported: an event's repr holds numbers and events only")
+
+
+def _named(name: str, values: Sequence[Any]) -> dict[str, Any]:
+    """Values without names, by the names of the class's fields."""
+    names = _FIELDS.get(name, ())
+    if name in _FIELDS and len(values) > len(names):
+        raise ValueError(f"{name} isn't imported: it has {len(names)} fields, not {len(values)}")
+    return dict(zip(names, values, strict=False))
 
 
 def _event(value: Any) -> tuple[str, tuple[Any, ...]]:
@@ -280,7 +288,7 @@ def _event(value: Any) -> tuple[str, tuple[Any, ...]]:
     elif isinstance(value, list | tuple):  # a named tuple: module, class, fields
         known = len(value) >= 2 and isinstance(value[1], str)
         domain.require("event", value, known, "one event", "several go into ComposedDpEvent")
-        name, fields = value[1], dict(zip(_FIELDS.get(value[1], ()), value[2:], strict=False))
+        name, fields = value[1], _named(value[1], value[2:])
     else:
         name = type(value).__name__
         fields = {field: getattr(value, field, None) for field in _FIELDS.get(name, ())}
@@ -289,6 +297,9 @@ def _event(value: Any) -> tuple[str, tuple[Any, ...]]:
     if name not in _FIELDS:
         known_names = ", ".join(_FIELDS)
         raise ValueError(f"{str(name)[:60]} isn't imported: it's none of {known_names}")
+    unknown = sorted(map(str, fields.keys() - {"class_name", "module_name", *_FIELDS[name]}))
+    if unknown:
+        raise ValueError(f"{name} isn't imported: it has no field {unknown[0][:60]}")
     missing = [field for field in _FIELDS[name] if fields.get(field) is None]
     if missing:
         raise ValueError(f"{name} isn't imported: its {missing[0]} isn't given")
@@ -321,7 +332,8 @@ def _step(name: str, fields: tuple[Any, ...]) -> _Step | None:
     precision = _precision(fields[-1], name)
     if precision == 0:
         return None
-    noise = _noise(1 / math.sqrt(precision))
+    inner, values = _event(fields[-1])
+    noise = _noise(values[0] if inner == "GaussianDpEvent" else 1 / math.sqrt(precision))
     if name == "PoissonSampledDpEvent":
         return _Step("poisson", domain.rate(fields[0]), None, None, noise)
     n, size = fields[:2]

@@ -114,6 +114,12 @@ def test_events_that_are_imported(event, relation, per, expected):
             assert ours[1:] == pytest.approx(wanted[1:], rel=1e-12)
 
 
+def test_the_noise_of_one_release_is_kept_to_the_last_digit():
+    for noise in (0.7, 1.1, 1.3, 2.9):
+        event = theirs.PoissonSampledDpEvent(0.01, theirs.GaussianDpEvent(noise))
+        assert from_dp_event(event).noise_multiplier == noise
+
+
 def test_two_releases_of_one_batch_are_one():
     """dp-accounting's own composition of the two Gaussians has the same ε."""
     inner = theirs.ComposedDpEvent([theirs.GaussianDpEvent(3.0), theirs.GaussianDpEvent(4.0)])
@@ -146,6 +152,9 @@ def test_the_answers_are_theirs():
     ({"class_name": "GaussianDpEvent"}, "noise_multiplier isn't given"), ({}, "class_name"),
     (None, "isn't imported"), ([1, 2], "several"), ("Gaussian" * 999 + "()", "isn't imported"),
     ("ComposedDpEvent([" * 200 + "]" * 200, "isn't imported"),
+    ("-GaussianDpEvent(1.0)", "isn't imported"), ("GaussianDpEvent(1.0, 2.0)", "1 fields, not 2"),
+    ("GaussianDpEvent(noise_multiplier=1.0, sensitivity=2.0)", "no field sensitivity"),
+    (["m", "GaussianDpEvent", 1.0, 2.0], "1 fields, not 2"),
 ])
 def test_events_that_are_refused(event, reason):
     with pytest.raises(ValueError, match=reason):
