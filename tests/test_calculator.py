@@ -24,7 +24,7 @@ PAGE = """<!DOCTYPE html><html lang="en" data-theme="{theme}"><head><meta charse
 <style>:root {{ --pst-color-text-base: #222832; --pst-color-background: #fff;
   --pst-color-border: #d1d5da; --pst-color-text-muted: #48566b; --pst-color-surface: #f3f4f5;
   --pst-color-primary: #0a7d91 }} * {{ box-sizing: border-box }} body {{ margin: 8px }}</style>
-</head><body><main class="bd-article"><div class="live" id="calculator"></div></main>{scripts}
+</head><body><main class="bd-article"><div class="live" id="calc"></div></main>{scripts}
 </body></html>"""
 QUESTIONS = int(os.environ.get("DPTEACH_QUESTIONS", 30))  # of the random ones; 200 by hand
 RUN_A = "relation=add-remove&n=60000&batch_size=256&epochs=15&sigma=1.3&clip_norm=1.5&delta=1e-5"
@@ -145,8 +145,8 @@ def test_the_statement(browser):
 
 
 def fields(browser):
-    return browser.run("return Object.fromEntries([...document.querySelectorAll('#calculator "
-                       "input, #calculator select')].map((x) => [x.name, x.value]))")
+    return browser.run("return Object.fromEntries([...document.querySelectorAll('#calc "
+                       "input, #calc select')].map((x) => [x.name, x.value]))")
 
 
 def test_the_address_holds_the_question(browser, address):
@@ -177,7 +177,7 @@ def test_a_refusal_takes_the_place_of_the_answer(browser, address):
 def test_labels_pictures_and_narrow_screens(browser, address):
     browser.open("about:blank")
     browser.open(f"{address}#{RUN_A}")
-    assert browser.run("return [...document.querySelectorAll('#calculator input, #calculator "
+    assert browser.run("return [...document.querySelectorAll('#calc input, #calc "
                        "select')].every((x) => x.labels.length === 1 && x.tabIndex === 0)")
     assert browser.run("return document.querySelectorAll('.live-drawing > svg[aria-label]').length"
                        ) == 2

@@ -209,6 +209,6 @@
   }
 
   live.calculator = { question: question, answer: answer, statement: statement, shown: shown };
-  const root = document.getElementById("calculator");
+  const root = document.getElementById("calc");
   if (root) mount(root);
 })();
