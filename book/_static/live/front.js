@@ -22,7 +22,7 @@
     const cut = -live.PhiInverse(ACCUSED), shift = cut + live.PhiInverse(found);  // the Gaussian pair with this point
     const bell = (mean, from, to) => grid(120, (x) => { const t = from + (to - from) * x; return [t, live.density(t - mean)]; });
     const seen = live.plot(size, {
-      x: [-3.5, 5.5], y: [0, 0.45], xLabel: "what the attacker measures (in noise standard deviations)", yLabel: "density", title: "What an attacker sees",
+      x: [-3.5, 5.5], y: [0, 0.45], xLabel: "what the attacker measures", yLabel: "density", title: "What an attacker sees",
       description: `Two bell curves, ${number(shift, 3)} apart: trainings without you and with you. The shaded part of the second, right of the threshold, is ${percent(found)} %.`,
     });
     seen.area([[cut, 0], ...bell(shift, cut, 5.5), [5.5, 0]], "live-area");
