@@ -5,6 +5,7 @@ import contextlib
 import functools
 import io
 import linecache
+from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -328,3 +329,10 @@ def test_the_student_edition_has_no_solutions_in_its_text(tmp_path):
     assert "SECRET" not in text and "SOLUTION" not in text
     assert all(word in text for word in ("Before.", "After.", "End.", "YOUR CODE HERE"))
     assert all("hide-input" not in cell.metadata.get("tags", []) for cell in cells)
+
+
+def test_every_exercise_is_tried_against_wrong_solutions():
+    files = Path(__file__).parent.glob("test_exercises_*.py")
+    tried = "\n".join(path.read_text("utf-8") for path in files)
+    ids = {param.id.split("-ex-", 1)[1].removesuffix("-check") for param in exercises()}
+    assert ids and {name for name in ids if f'"ex-{name}"' not in tried} == set()
